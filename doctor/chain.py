@@ -1,0 +1,157 @@
+"""From facts to a report: run the links in order, block what hangs on a broken one, name one root cause."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from flexdoctor.facts import Facts
+from flexdoctor.findings import (
+    CAPABILITIES,
+    Capability,
+    CapabilityAnswer,
+    Evidence,
+    Fault,
+    Finding,
+    Report,
+    Severity,
+    Verdict,
+)
+from flexdoctor.text import Text
+
+CRASHED = "FD001"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One link of the chain: a pure function of facts, and the faults that it can name.
+
+    `examine` returns at least one finding. `requires` names links that must hold before this one can be judged.
+    """
+
+    link: str
+    title: Text
+    question: Text
+    faults: tuple[Fault, ...]
+    examine: Callable[[Facts], Iterable[Finding]]
+    requires: tuple[str, ...] = ()
+
+    @property
+    def affects(self) -> tuple[Capability, ...]:
+        """Every capability that some fault of this link takes away."""
+        touched = {capability for fault in self.faults for capability in fault.affects}
+        return tuple(capability for capability in CAPABILITIES if capability in touched)
+
+
+def diagnose(
+    facts: Facts,
+    chain: Sequence[Check],
+    *,
+    required: Capability = "compiled_forward",
+    hardware_required: bool = False,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+) -> Report:
+    """Run `chain` over `facts`.
+
+    Args:
+        required: the capability that the verdict is about.
+        hardware_required: the absence of an Ascend device or of CANN counts as an error too.
+        select: codes, code prefixes or link names; other links and codes are left out. Empty: everything.
+        ignore: codes or code prefixes whose findings are dropped.
+    """
+    select, ignore = tuple(select), tuple(ignore)
+    broken: dict[str, str] = {}
+    findings: list[Finding] = []
+    for check in chain:
+        if cause := next((broken[link] for link in check.requires if link in broken), None):
+            broken[check.link] = cause
+            found: list[Finding] = [_blocked(check, cause)]
+        else:
+            found = [_settle(finding, required, hardware_required) for finding in _run(check, facts)]
+            # What was ignored by the user still stands in the way of the links behind it.
+            if code := next((item.code for item in found if item.status == "fail" and item.blocks), None):
+                broken[check.link] = code
+        findings += [item for item in found if _is_wanted(item, select, ignore)]
+    root_cause = _root_cause(findings, required)
+    capabilities = {capability: _answer(capability, findings) for capability in CAPABILITIES}
+    return Report(
+        findings=tuple(findings),
+        capabilities=capabilities,
+        verdict=_verdict(findings, capabilities[required]),
+        root_cause=root_cause,
+        required=required,
+        ignored=ignore,
+    )
+
+
+def _run(check: Check, facts: Facts) -> list[Finding]:
+    try:
+        return list(check.examine(facts))
+    except Exception as error:  # noqa: BLE001 - a bug in one check must not cost the user the other links
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return [
+            Finding(
+                link=check.link,
+                status="crashed",
+                code=CRASHED,
+                title=Text(
+                    "this check crashed, which is a bug of flexdoctor: {error}",
+                    "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
+                ).format(error=f"{type(error).__name__}: {error}"),
+                evidence=(Evidence("probe", frame.line or "", path=frame.filename, line=frame.lineno),),
+                affects=check.affects,
+            )
+        ]
+
+
+def _blocked(check: Check, cause: str) -> Finding:
+    return Finding(
+        link=check.link,
+        status="blocked",
+        title=Text("cannot be judged before {code} is mended", "须先解决 {code} 才能判断").format(code=cause),
+        blocked_by=cause,
+    )
+
+
+def _settle(finding: Finding, required: Capability, hardware_required: bool) -> Finding:
+    """Turn a fault into a failure or a warning, by what the user requires."""
+    if finding.status != "fail":
+        return finding
+    severity: Severity = finding.severity
+    if finding.machine_only and not hardware_required:
+        severity = "warning"
+    elif finding.affects:
+        severity = "error" if required in finding.affects else "warning"
+    return dataclasses.replace(finding, severity=severity, status="fail" if severity == "error" else "warn")
+
+
+def _is_wanted(finding: Finding, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    if finding.code and finding.status not in ("pass", "crashed") and finding.code.startswith(ignore or ("\0",)):
+        return False
+    return not select or finding.link in select or (finding.code or "").startswith(select)
+
+
+def _root_cause(findings: Iterable[Finding], required: Capability) -> Finding | None:
+    """The first broken link in the order of the chain that stands in the way of what is required."""
+    candidates = [item for item in findings if item.status in ("fail", "warn")]
+    return next((item for item in candidates if item.status == "fail" or required in item.affects), None)
+
+
+def _answer(capability: Capability, findings: Sequence[Finding]) -> CapabilityAnswer:
+    def first(statuses: tuple[str, ...]) -> Finding | None:
+        return next((item for item in findings if item.status in statuses and capability in item.affects), None)
+
+    if culprit := first(("fail", "warn")):
+        return CapabilityAnswer("no", culprit.code)
+    if doubt := first(("unknown", "crashed")):
+        return CapabilityAnswer("unknown", doubt.code)
+    return CapabilityAnswer("yes")
+
+
+def _verdict(findings: Iterable[Finding], required: CapabilityAnswer) -> Verdict:
+    if any(finding.severity == "error" for finding in findings):
+        return "broken"
+    return "healthy" if required.available == "yes" else "unknown"

@@ -1,0 +1,309 @@
+"""The command line: parses options, puts readers, chain and a rendering together, and ends with the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+
+import typer
+
+from flexdoctor import __version__
+
+if TYPE_CHECKING:
+    from flexdoctor.chain import Check
+    from flexdoctor.facts import Facts
+    from flexdoctor.findings import Report
+
+app = typer.Typer(
+    name="flexdoctor",
+    help="Find the first broken link between you and compiled flex_attention on Ascend NPUs, with proof.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(str, Enum):
+    """How a report is written."""
+
+    text = "text"
+    json = "json"
+
+
+class Capability(str, Enum):
+    """Ways to run flex_attention."""
+
+    eager = "eager"
+    compiled_forward = "compiled_forward"
+    compiled_backward = "compiled_backward"
+    compiled_captured = "compiled_captured"
+
+
+class FailOn(str, Enum):
+    """From which severity on findings count."""
+
+    error = "error"
+    warning = "warning"
+
+
+class Lang(str, Enum):
+    """Languages of the text."""
+
+    en = "en"
+    zh = "zh"
+
+
+class Color(str, Enum):
+    """When to use colour."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+class Listing(str, Enum):
+    """What can be listed."""
+
+    checks = "checks"
+
+
+class StopError(Exception):
+    """The run ends here, with one clear line and an exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - the signature that typer asks for
+    if value:
+        typer.echo(f"flexdoctor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def check(  # noqa: PLR0913 - one parameter an option
+    python: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Interpreter, or venv or conda prefix, to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
+        ),
+    ] = None,
+    site_packages: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--site-packages", metavar="DIR", help="A bare folder of packages; nothing is run, no machine is examined."
+        ),
+    ] = None,
+    root: Annotated[
+        Optional[Path],
+        typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
+    ] = Format.text,
+    output: Annotated[
+        Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Write the report there, not to stdout.")
+    ] = None,
+    require: Annotated[
+        Optional[Capability],
+        typer.Option(
+            "--require",
+            envvar="FLEXDOCTOR_REQUIRE",
+            help="What must work; decides which faults are errors. Default compiled_forward. "
+            "Named here, a machine without CANN or device is an error too; else only a warning.",
+        ),
+    ] = None,
+    select: Annotated[
+        Optional[list[str]], typer.Option("--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install).")
+    ] = None,
+    ignore: Annotated[
+        Optional[list[str]], typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", envvar="FLEXDOCTOR_FAIL_ON", help="Exit with 1 from this severity on.")
+    ] = FailOn.error,
+    strict: Annotated[
+        bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
+    ] = False,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
+    lang: Annotated[Optional[Lang], typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    color: Annotated[Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")] = Color.auto,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
+) -> None:
+    """Walk the chain and name the first broken link, with proof.
+
+    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
+    """
+    from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+    facts = _read(python, site_packages, root)
+    report = chain.diagnose(
+        facts,
+        CHAIN,
+        required=(require or Capability.compiled_forward).value,
+        hardware_required=require is not None,
+        select=_codes(select, CHAIN, "--select", links=True),
+        ignore=_codes(ignore, CHAIN, "--ignore", links=False),
+    )
+    detail = "quiet" if quiet else "verbose" if verbose else "normal"
+    _write(_render(report, facts, CHAIN, format_, output, lang, color, detail), output)
+    raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Listing, typer.Argument(help="What to list.")],
+    lang: Annotated[Optional[Lang], typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+) -> None:
+    """List the links of the chain and the codes that each can name."""
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+
+    language = choose_language(lang.value if lang else None, sys.stdout)
+    lines = []
+    for number, link in enumerate(CHAIN, 1):
+        lines.append(f"{number:>2}  {link.link}: {link.question.to(language)}")
+        lines += [f"    {fault.code}  {fault.title.to(language)}" for fault in link.faults]
+    write_report("\n".join(lines) + "\n", None)
+
+
+def _read(python: Path | None, site_packages: Path | None, root: Path | None) -> Facts:
+    from flexdoctor.readers.environment import read_installed, read_site_packages  # noqa: PLC0415
+    from flexdoctor.readers.interpreter import TargetError  # noqa: PLC0415
+
+    if python and site_packages:
+        raise StopError("--python and --site-packages are two targets; name one", 2)
+    if root and not site_packages:
+        raise StopError("--root goes with --site-packages", 2)
+    try:
+        return read_site_packages(site_packages, root) if site_packages else read_installed(python)
+    except TargetError as error:
+        raise StopError(str(error), 3) from error
+
+
+def _codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:
+    """Split and check the values of --select and --ignore; an unknown one is an error that names its nearest."""
+    import difflib  # noqa: PLC0415
+
+    codes = [fault.code for link in chain for fault in link.faults]
+    names = [link.link for link in chain] if links else []
+    wanted = [part.strip() for value in given or () for part in value.split(",") if part.strip()]
+    for part in wanted:
+        if part in names or any(code.startswith(part) for code in codes):
+            continue
+        near = difflib.get_close_matches(part, [*codes, *names], n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else " (see `flexdoctor list checks`)"
+        raise StopError(f"{option}: there is no {part}{hint}", 2)
+    return tuple(wanted)
+
+
+def _render(  # noqa: PLR0913
+    report: Report,
+    facts: Facts,
+    chain: tuple[Check, ...],
+    format_: Format,
+    output: Path | None,
+    lang: Lang | None,
+    color: Color,
+    detail: str,
+) -> str:
+    from flexdoctor import console  # noqa: PLC0415
+
+    if format_ is Format.json:
+        from flexdoctor.reports.document import report_document  # noqa: PLC0415
+        from flexdoctor.reports.json import render_json  # noqa: PLC0415
+
+        return render_json(report_document(report, facts, lang.value if lang else "en"))
+    from flexdoctor.reports.text import TextOptions, render_text  # noqa: PLC0415
+
+    language = console.choose_language(lang.value if lang else None, sys.stdout)
+    options = TextOptions(
+        language=language,
+        detail=detail,  # type: ignore[arg-type]
+        terminal=output is None and console.is_terminal(sys.stdout),
+        width=console.width(),
+        colour=output is None and console.wants_colour(sys.stdout, color.value),
+    )
+    return render_text(report, facts, chain, options)
+
+
+def _write(text: str, output: Path | None) -> None:
+    from flexdoctor.console import write_report  # noqa: PLC0415
+
+    try:
+        write_report(text, output)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StopError(f"cannot write {output or 'stdout'}: {error.strerror or error}", 3) from error
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether JSON was asked for, as far as that can be told from a command line that does not parse."""
+    asked = os.environ.get("FLEXDOCTOR_FORMAT", "text")
+    for position, argument in enumerate(arguments):
+        if argument in ("--format", "-f"):
+            asked = arguments[position + 1] if position + 1 < len(arguments) else asked
+        elif argument.startswith(("--format=", "-f=")):
+            asked = argument.partition("=")[2]
+    return asked == "json"
+
+
+def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
+    """End with one line on stderr, and with the one JSON document where JSON was asked for."""
+    if _wants_json(arguments):
+        from flexdoctor.reports.document import error_document  # noqa: PLC0415
+        from flexdoctor.reports.json import render_json  # noqa: PLC0415
+
+        sys.stdout.write(render_json(error_document(message, exit_code)))
+    typer.echo(f"flexdoctor: {message}", err=True)
+    raise SystemExit(exit_code)
+
+
+def main() -> NoReturn:
+    """Run the command line. No traceback ever reaches a user; a bug of ours is named as one."""
+    arguments = sys.argv[1:]
+    try:
+        code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
+    except StopError as stop:
+        _stop(str(stop), stop.exit_code, arguments)
+    except BrokenPipeError:
+        # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except (KeyboardInterrupt, typer.Abort):
+        _stop("interrupted", 130, arguments)
+    except Exception as error:  # noqa: BLE001 - the last line of defence
+        _stop(*_explain(error), arguments)
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """Turn what typer raises for a wrong command line, or a bug of ours, into a line and an exit code."""
+    format_message = getattr(error, "format_message", None)
+    if callable(format_message):
+        return f"{format_message()} (see `flexdoctor --help`)", getattr(error, "exit_code", 2)
+    import traceback  # noqa: PLC0415
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno}"
+    return f"a bug of flexdoctor: {type(error).__name__}: {error} ({where}); please report it", 3

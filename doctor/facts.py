@@ -1,0 +1,294 @@
+"""What can be known of an environment.
+
+Facts are the hinge between readers and checks: frozen, JSON all the way down (`flexdoctor.serialise`), without any
+judgement. A reader fills them and never raises; what it could not read it names in `unread`, and a `None` beside such
+a note means "could not tell", not "is not there".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA_VERSION = 1
+
+#: When a patch of torch-npu takes effect: when torch_npu is imported, when its inductor backend loads, when the user
+#: asks for transfer_to_npu, or by a way that the reader does not recognise.
+PatchTime = Literal["import", "inductor_load", "transfer_to_npu", "unrecognised"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line that a person can open. `path` is absolute with the home folder as `~`, or inside a wheel."""
+
+    path: str
+    line: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Something that should have been readable and was not."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """Which environment these facts are of."""
+
+    kind: Literal["environment", "site-packages"]
+    description: str
+    site_packages: tuple[str, ...]
+    machine_examined: bool
+
+
+@dataclass(frozen=True)
+class InterpreterFacts:
+    """The target's interpreter. `learned_from` names the file or the command that told."""
+
+    implementation: str | None = None
+    version: str | None = None
+    architecture: str | None = None
+    executable: str | None = None
+    prefix: str | None = None
+    learned_from: str | None = None
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One dist-info (or egg-info) folder. `name` is normalised, `version` is as written in the metadata."""
+
+    name: str
+    version: str
+    metadata_path: str
+    requires: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    #: Whether RECORD could be used: "present", "absent" (conda and distribution packages), or "unreadable".
+    record: Literal["present", "absent", "unreadable"] = "present"
+    #: For the distributions of the chain: how many files RECORD lists and which of them are gone (a sample).
+    recorded_files: int = 0
+    missing_files: tuple[str, ...] = ()
+    missing_count: int = 0
+
+
+@dataclass(frozen=True)
+class ModuleFolder:
+    """A top-level folder of the chain (`torch`, `torch_npu`) and the distributions whose RECORD lists it."""
+
+    name: str
+    path: str
+    owners: tuple[str, ...]
+    has_init: bool
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A folder or file that is found before the installed module of the same name."""
+
+    module: str
+    path: str
+    via: Literal["working directory", "PYTHONPATH"]
+
+
+@dataclass(frozen=True)
+class PackagesFacts:
+    """What is installed. `distributions` holds all of them; requires and tags only where the chain needs them."""
+
+    distributions: tuple[Distribution, ...] = ()
+    folders: tuple[ModuleFolder, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    #: Distributions outside the chain that ask for `triton` on this platform, as "name version: requirement".
+    triton_wanted_by: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    def find(self, name: str) -> Distribution | None:
+        """Return the first distribution of that normalised name on the search path."""
+        return next((dist for dist in self.distributions if dist.name == name), None)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`_validate_device` of torch.nn.attention.flex_attention.
+
+    `form` is "absent" when flex_attention exists without a device check (torch 2.5), in which case every device
+    passes. `accepted` and `rejected` are the device types named there, plus "npu", sorted by verdict.
+    """
+
+    form: Literal["absent", "function", "unrecognised"]
+    place: Place
+    accepted: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class TorchFacts:
+    """The installed torch, from its sources. `cuda` is the CUDA version that torch/version.py states, if any."""
+
+    version: str
+    cuda: str | None = None
+    has_flex_attention: bool = False
+    gate: Gate | None = None
+    #: `.major >= N` inside has_triton() of torch/utils/_triton.py (gone from torch 2.14 on).
+    major_comparison: Place | None = None
+    #: torch modules that bind has_triton by name at import, so that replacing it in one place does not reach them.
+    has_triton_bindings: tuple[str, ...] = ()
+    #: `get_device_capability() >= (N, M)` in torch/_inductor/compile_fx.py.
+    capability_comparison: Place | None = None
+    #: Where "Buffers cannot be created while lowering a pointwise subgraph" is raised.
+    subgraph_error: Place | None = None
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True)
+class Patch:
+    """An assignment in torch-npu that replaces something of torch. `via` is the line that makes it happen."""
+
+    target: str
+    when: PatchTime
+    place: Place
+    via: Place | None = None
+
+
+@dataclass(frozen=True)
+class ExtraStep:
+    """One look-up of a `triton.language.extra` name at import of torch-npu's triton helpers, in source order.
+
+    Steps of one `block` stand in one try statement: "try" steps run until one fails, then the "except" steps run.
+    """
+
+    name: str
+    binds: str
+    branch: Literal["plain", "try", "except"]
+    block: int
+    place: Place
+
+
+@dataclass(frozen=True)
+class FlexLowering:
+    """torch-npu's own inductor lowering of flex_attention."""
+
+    forward: Place | None = None
+    backward: Place | None = None
+    registered: Place | None = None
+    #: Operators that the NPU subgraph lowering takes as pointwise, as written in the source (`aten.index.Tensor`).
+    handled_operators: tuple[str, ...] = ()
+    handled_at: Place | None = None
+
+
+@dataclass(frozen=True)
+class MissingImport:
+    """A module that is imported at load and that the target does not have."""
+
+    module: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class TorchNpuFacts:
+    """The installed torch-npu, from its sources."""
+
+    version: str
+    has_inductor: bool = False
+    gate_patches: tuple[Patch, ...] = ()
+    has_triton_patches: tuple[Patch, ...] = ()
+    extra_steps: tuple[ExtraStep, ...] = ()
+    #: Names that generated kernels import from the triton helpers, and where that import is written.
+    kernel_imports: tuple[str, ...] = ()
+    kernel_imports_at: Place | None = None
+    lowering: FlexLowering | None = None
+    #: The list that decides which operators keep their lowering: "allow-list" drops all that it does not name.
+    lowering_policy: Literal["allow-list", "explicit list"] | None = None
+    missing_imports: tuple[MissingImport, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True)
+class TritonClaim:
+    """A distribution whose RECORD lists files under `triton/`."""
+
+    name: str
+    version: str
+    files: int
+    #: RECORD lists triton/backends/ascend/ (or huawei/, its name before 3.2.0rc3).
+    has_ascend_backend: bool
+    #: Files that another claimant lists too, and how many of those do not have the recorded content.
+    shared: int = 0
+    overwritten: int = 0
+    overwritten_sample: tuple[str, ...] = ()
+    missing: int = 0
+    missing_sample: tuple[str, ...] = ()
+    #: Seconds since the epoch of the RECORD file: which of two was installed last.
+    installed_at: int | None = None
+
+
+@dataclass(frozen=True)
+class BackendBreak:
+    """A backend folder that makes `import triton` fail: it asks the present triton for a name that is not there."""
+
+    backend: str
+    owner: str | None
+    error: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class TritonFacts:
+    """The `triton` folder of the target, whoever owns it."""
+
+    path: str | None = None
+    has_init: bool = False
+    version: str | None = None
+    backends: tuple[str, ...] = ()
+    #: Names below triton.language.extra: "ascend", "ascend.libdevice", "cann.extension", ...
+    extra: tuple[str, ...] = ()
+    claims: tuple[TritonClaim, ...] = ()
+    #: Modules that the ascend backend imports when triton is imported, and the target lacks.
+    missing_imports: tuple[MissingImport, ...] = ()
+    breaks: tuple[BackendBreak, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    @property
+    def ascend_backend(self) -> str | None:
+        """The folder name of the Ascend backend on disk, if there is one."""
+        return next((name for name in self.backends if name in ASCEND_BACKENDS), None)
+
+
+ASCEND_BACKENDS = ("ascend", "huawei")
+
+
+@dataclass(frozen=True)
+class CannInstallation:
+    """A CANN toolkit on disk."""
+
+    path: str
+    version: str | None
+    set_env: str | None
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What lies under the packages. `None` in Facts when the machine is not examined."""
+
+    cann: tuple[CannInstallation, ...] = ()
+    device_nodes: tuple[str, ...] = ()
+    #: Environment variables of the chain by allow-list; never the whole environment.
+    environment: dict[str, str] = field(default_factory=dict)
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that checks may know of one environment."""
+
+    target: TargetFacts
+    interpreter: InterpreterFacts = InterpreterFacts()
+    packages: PackagesFacts = PackagesFacts()
+    torch: TorchFacts | None = None
+    torch_npu: TorchNpuFacts | None = None
+    triton: TritonFacts = TritonFacts()
+    machine: MachineFacts | None = None
+    schema_version: int = SCHEMA_VERSION

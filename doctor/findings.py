@@ -1,0 +1,164 @@
+"""What a diagnosis says: faults, findings, capabilities and the report that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from flexdoctor.text import NOTHING, Text
+
+Capability = Literal["eager", "compiled_forward", "compiled_backward", "compiled_captured"]
+COMPILED: tuple[Capability, ...] = ("compiled_forward", "compiled_backward", "compiled_captured")
+CAPABILITIES: tuple[Capability, ...] = ("eager", *COMPILED)
+
+Status = Literal["pass", "warn", "fail", "blocked", "skipped", "unknown", "crashed"]
+Severity = Literal["error", "warning", "none"]
+Availability = Literal["yes", "no", "unknown"]
+Verdict = Literal["healthy", "broken", "unknown"]
+EvidenceKind = Literal["file", "metadata", "variable", "device", "probe", "knowledge"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Proof that a person can open: a line of a file, a metadata field, a variable, a knowledge row."""
+
+    kind: EvidenceKind
+    text: str
+    path: str | None = None
+    line: int | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of fault with a stable code.
+
+    `affects` are the capabilities that it takes away. A fault that affects the required capability is an error,
+    otherwise a warning; a fault that affects none has the severity that it states.
+    """
+
+    code: str
+    title: Text
+    affects: tuple[Capability, ...] = ()
+    severity: Severity = "error"
+    #: Whether the links that require this one can still be judged while the fault is there.
+    blocks: bool = True
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one link says about one question.
+
+    Checks state the question's answer; the chain settles `status` and `severity` of a fault against the required
+    capability (see `flexdoctor.chain`).
+    """
+
+    link: str
+    status: Status
+    title: Text
+    code: str | None = None
+    severity: Severity = "none"
+    detail: Text = NOTHING
+    evidence: tuple[Evidence, ...] = ()
+    predicted_errors: tuple[str, ...] = ()
+    remedy: Text = NOTHING
+    affects: tuple[Capability, ...] = ()
+    blocked_by: str | None = None
+    blocks: bool = False
+    #: The absence of hardware is a fact about the machine: it leads the report, but does not decide its exit code.
+    machine_only: bool = False
+
+
+@dataclass(frozen=True)
+class CapabilityAnswer:
+    """Whether flex_attention can run in this way, and the code that says why not."""
+
+    available: Availability
+    because: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The diagnosis of one environment, independent of how it is rendered."""
+
+    findings: tuple[Finding, ...]
+    capabilities: dict[Capability, CapabilityAnswer]
+    verdict: Verdict
+    root_cause: Finding | None
+    required: Capability
+    ignored: tuple[str, ...] = field(default=())
+
+    @property
+    def is_incomplete(self) -> bool:
+        """A check crashed: the doctor itself has a bug, and the report may lack something."""
+        return any(finding.status == "crashed" for finding in self.findings)
+
+
+def exit_code(report: Report, *, fail_on: Severity = "error", strict: bool = False, exit_zero: bool = False) -> int:
+    """Return the exit code of `report`, the same for every format: 0 clean, 1 findings, 3 could not complete."""
+    if exit_zero:
+        return 0
+    counted = ("error",) if fail_on == "error" else ("error", "warning")
+    if any(finding.severity in counted for finding in report.findings):
+        return 1
+    if report.is_incomplete or (strict and any(finding.status == "unknown" for finding in report.findings)):
+        return 3
+    return 0
+
+
+def found(  # noqa: PLR0913 - one keyword a part of the sentence; all but the fault are optional
+    link: str,
+    fault: Fault,
+    *,
+    evidence: Iterable[Evidence] = (),
+    detail: Text = NOTHING,
+    remedy: Text = NOTHING,
+    predicted_errors: Iterable[str] = (),
+    machine_only: bool = False,
+    **values: object,
+) -> Finding:
+    """Return a finding of `fault`; `values` fill the placeholders of its title."""
+    return Finding(
+        link=link,
+        status="fail",
+        code=fault.code,
+        severity=fault.severity,
+        title=fault.title.format(**values) if values else fault.title,
+        detail=detail,
+        evidence=tuple(evidence),
+        predicted_errors=tuple(predicted_errors),
+        remedy=remedy,
+        affects=fault.affects,
+        blocks=fault.blocks,
+        machine_only=machine_only,
+    )
+
+
+def passed(link: str, title: Text, *, evidence: Iterable[Evidence] = (), detail: Text = NOTHING) -> Finding:
+    """Return a finding that the link holds."""
+    return Finding(link=link, status="pass", title=title, evidence=tuple(evidence), detail=detail)
+
+
+def unknown(
+    link: str,
+    fault: Fault,
+    reason: Text,
+    *,
+    evidence: Iterable[Evidence] = (),
+    affects: tuple[Capability, ...] | None = None,
+) -> Finding:
+    """Return a finding that the question of `fault` could not be answered."""
+    return Finding(
+        link=link,
+        status="unknown",
+        code=fault.code,
+        title=reason,
+        evidence=tuple(evidence),
+        affects=fault.affects if affects is None else affects,
+    )
+
+
+def skipped(link: str, reason: Text) -> Finding:
+    """Return a finding that the link does not apply here or was not asked for."""
+    return Finding(link=link, status="skipped", title=reason)

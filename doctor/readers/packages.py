@@ -1,0 +1,276 @@
+"""Which distributions lie on a search path, which files they own, and whether those are there."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from flexdoctor.facts import Distribution, ModuleFolder, PackagesFacts, Shadow, Unread
+from flexdoctor.readers.trees import fold_home
+
+#: Modules whose owner and completeness the chain asks about.
+CHAIN_MODULES = ("torch", "torch_npu", "triton")
+#: Distributions whose metadata is read in full: the chain's own and those that are built against one torch.
+CHAIN_DISTRIBUTIONS = ("torch", "torch-npu", "triton-ascend", "triton", "torchvision", "torchaudio")
+_SAMPLE = 5
+_METADATA_FOLDER = re.compile(r"(?P<name>.+?)(?:-(?P<version>[^-]+))?(?:-py[\d.]+)?\.(?:dist|egg)-info\Z")
+_MAX_METADATA_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    """One file of a RECORD: name relative to site-packages, url-safe base64 of its SHA-256, size in bytes."""
+
+    name: str
+    sha256: str | None
+    size: int | None
+
+
+@dataclass
+class InstalledDistribution:
+    """A dist-info or egg-info folder, read lazily. Problems are collected in `unread`."""
+
+    name: str
+    version: str
+    site: Path
+    folder: Path
+    unread: list[Unread] = field(default_factory=list)
+
+    @property
+    def metadata_path(self) -> str:
+        """Where the metadata lies, home folded."""
+        return fold_home(self.folder)
+
+    @cached_property
+    def record_text(self) -> str | None:
+        """The text of RECORD, or None when it is absent or unreadable (the latter is noted)."""
+        return self._read("RECORD")
+
+    @cached_property
+    def rows(self) -> tuple[RecordRow, ...]:
+        """What RECORD lists, without lines that are not rows."""
+        return tuple(_parse_record(self.record_text or ""))
+
+    @cached_property
+    def requires(self) -> tuple[str, ...]:
+        """Requires-Dist of the metadata, as written."""
+        return tuple(self._metadata_field("requires_dist"))
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """Tag lines of WHEEL."""
+        return tuple(re.findall(r"^Tag:\s*(\S+)", self._read("WHEEL") or "", re.MULTILINE))
+
+    @cached_property
+    def metadata_text(self) -> str | None:
+        """The text of METADATA (or PKG-INFO)."""
+        return self._read("METADATA") or self._read("PKG-INFO")
+
+    @cached_property
+    def installed_at(self) -> int | None:
+        """When RECORD was written, in seconds since the epoch."""
+        try:
+            return int((self.folder / "RECORD").stat().st_mtime)
+        except OSError:
+            return None
+
+    @property
+    def record(self) -> str:
+        """How RECORD is: present, absent or unreadable."""
+        if self.record_text is not None:
+            return "present"
+        return "unreadable" if any(item.path.endswith("RECORD") for item in self.unread) else "absent"
+
+    def _metadata_field(self, name: str) -> list[str]:
+        text = self.metadata_text
+        if text is None:
+            return []
+        raw, _ = parse_email(text)
+        value = raw.get(name)
+        return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+    def _read(self, name: str) -> str | None:
+        path = self.folder / name
+        try:
+            if path.stat().st_size > _MAX_METADATA_BYTES:
+                self._note(path, "too large to be metadata")
+                return None
+            return PathDistribution(self.folder).read_text(name)
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            self._note(path, "not UTF-8")
+            return path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            if not isinstance(error, NotADirectoryError):
+                self._note(path, error.strerror or str(error))
+            return None
+
+    def _note(self, path: Path, reason: str) -> None:
+        self.unread.append(Unread(fold_home(path), reason))
+
+
+def _parse_record(text: str) -> Iterator[RecordRow]:
+    try:
+        for row in csv.reader(text.splitlines()):
+            if not row or not row[0]:
+                continue
+            digest = row[1].removeprefix("sha256=") if len(row) > 1 and row[1].startswith("sha256=") else None
+            size = int(row[2]) if len(row) > 2 and row[2].isdigit() else None
+            yield RecordRow(row[0].replace("\\", "/"), digest, size)
+    except csv.Error:
+        return
+
+
+def find_distributions(search_path: Iterable[Path]) -> tuple[list[InstalledDistribution], list[Unread]]:
+    """List the distributions on a search path by the names of their metadata folders, without opening them."""
+    found, unread = [], []
+    for site in search_path:
+        try:
+            names = sorted(entry.name for entry in os.scandir(site) if entry.name.endswith((".dist-info", ".egg-info")))
+        except OSError as error:
+            unread.append(Unread(fold_home(site), error.strerror or str(error)))
+            continue
+        for name in names:
+            if name.startswith("~"):
+                continue  # pip's name for what it is about to delete
+            match = _METADATA_FOLDER.match(name)
+            if match:
+                found.append(
+                    InstalledDistribution(
+                        canonicalize_name(match["name"]), match["version"] or "", site, site / name
+                    )
+                )
+    return found, unread
+
+
+def top_level_modules(search_path: Iterable[Path]) -> frozenset[str]:
+    """Return the names that `import` finds at the top of a search path."""
+    names = set[str]()
+    for site in search_path:
+        try:
+            entries = list(os.scandir(site))
+        except OSError:
+            continue
+        for entry in entries:
+            stem, dot, ending = entry.name.partition(".")
+            if not dot or ending == "py" or ending.endswith(("so", "pyd")):
+                names.add(stem)
+    return frozenset(names)
+
+
+def read_packages(
+    search_path: Sequence[Path],
+    distributions: Sequence[InstalledDistribution],
+    shadows: tuple[Shadow, ...] = (),
+    unread: Sequence[Unread] = (),
+) -> PackagesFacts:
+    """Return what is installed on `search_path`."""
+    chain_folders = tuple(_folder(module, search_path, distributions) for module in CHAIN_MODULES)
+    facts = tuple(_describe(item) for item in distributions)
+    return PackagesFacts(
+        distributions=facts,
+        folders=tuple(folder for folder in chain_folders if folder),
+        shadows=shadows,
+        triton_wanted_by=tuple(_wanting_triton(distributions)),
+        unread=(*unread, *(note for item in distributions for note in item.unread)),
+    )
+
+
+def _describe(item: InstalledDistribution) -> Distribution:
+    if item.name not in CHAIN_DISTRIBUTIONS:
+        return Distribution(item.name, item.version, item.metadata_path)
+    # Only files inside site-packages: scripts and data files are allowed to be elsewhere.
+    files = [row.name for row in item.rows if not row.name.startswith(("/", "..")) and not row.name.endswith(".pyc")]
+    missing = [name for name in files if not _is_there(item.site / name)]
+    return Distribution(
+        name=item.name,
+        version=item.version or _version_in(item),
+        metadata_path=item.metadata_path,
+        requires=item.requires,
+        tags=item.tags,
+        record=item.record,  # type: ignore[arg-type]
+        recorded_files=len(files),
+        missing_files=tuple(missing[:_SAMPLE]),
+        missing_count=len(missing),
+    )
+
+
+def _version_in(item: InstalledDistribution) -> str:
+    match = re.search(r"^Version:\s*(\S+)", item.metadata_text or "", re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def owners_of(module: str, distributions: Iterable[InstalledDistribution]) -> list[InstalledDistribution]:
+    """Return the distributions whose RECORD lists files under the top-level folder `module`."""
+    needle = f"\n{module}/"
+    return [item for item in distributions if needle in f"\n{item.record_text or ''}"]
+
+
+def _folder(
+    module: str, search_path: Iterable[Path], distributions: Sequence[InstalledDistribution]
+) -> ModuleFolder | None:
+    for site in search_path:
+        path = site / module
+        if _is_there(path):
+            here = [item for item in distributions if item.site == site]
+            owners = tuple(item.name for item in owners_of(module, here))
+            return ModuleFolder(module, fold_home(path), owners, _is_there(path / "__init__.py"))
+    return None
+
+
+def _wanting_triton(distributions: Iterable[InstalledDistribution]) -> Iterator[str]:
+    """Yield what will bring upstream triton back with its next install. Markers are kept as written."""
+    for item in distributions:
+        if item.name in ("triton", "triton-ascend") or "triton" not in (item.metadata_text or ""):
+            continue
+        for line in item.requires:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            if canonicalize_name(requirement.name) == "triton" and "extra" not in str(requirement.marker or ""):
+                yield f"{item.name} {item.version}: {line}"
+
+
+def find_shadows(search_path: Sequence[Path], working_directory: Path | None, python_path: str) -> tuple[Shadow, ...]:
+    """Find modules of the chain that Python would take from the working directory or PYTHONPATH instead."""
+    places = [(working_directory, "working directory")] if working_directory else []
+    places += [(Path(entry), "PYTHONPATH") for entry in python_path.split(os.pathsep) if entry]
+    known = {_resolved(site) for site in search_path}
+    found = []
+    for folder, via in places:
+        if _resolved(folder) in known:
+            continue
+        for module in CHAIN_MODULES:
+            for candidate in (folder / module, folder / f"{module}.py"):
+                if _is_module(candidate):
+                    found.append(Shadow(module, fold_home(candidate), via))  # type: ignore[arg-type]
+    return tuple(found)
+
+
+def _is_module(path: Path) -> bool:
+    # A folder without any Python file (data, a checkout's parent) is at most a namespace package, which loses
+    # against a regular package further down the path.
+    return path.is_file() if path.suffix == ".py" else _is_there(path / "__init__.py")
+
+
+def _resolved(path: Path) -> str:
+    return os.path.realpath(path)

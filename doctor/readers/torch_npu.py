@@ -1,0 +1,293 @@
+"""What the installed torch-npu replaces in torch, which triton names it needs, and which flex lowering it brings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+from flexdoctor.facts import ExtraStep, FlexLowering, MissingImport, Patch, PatchTime, Place, TorchNpuFacts
+from flexdoctor.readers.sources import (
+    attribute_assignments,
+    cut_function,
+    dotted,
+    import_aliases,
+    line_of,
+    line_text,
+    line_text_raw,
+    parse,
+    resolve,
+)
+from flexdoctor.readers.trees import Tree
+
+GATE_MODULE = "torch.nn.attention.flex_attention"
+FLEX_FILE = "torch_npu/_inductor/kernel/flex_attention.py"
+INDUCTOR = "torch_npu/_inductor/"
+#: Sub-packages that hold no patch of torch's eager or default-inductor path: graph engine, profiler, test helpers,
+#: and the inductor backends that are not the default one.
+SKIPPED = frozenset(
+    f"torch_npu/{name}"
+    for name in (
+        "_inductor/ascend_npu_ir",
+        "_inductor/ascendc",
+        "_inductor/dvm",
+        "_inductor/triton_experimental",
+        "dynamo",
+        "include",
+        "onnx",
+        "profiler",
+        "testing",
+    )
+)
+_OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
+
+
+def read_torch_npu(tree: Tree, version: str, installed_modules: frozenset[str] | None) -> TorchNpuFacts:
+    """Return the facts of the torch_npu below `tree`.
+
+    Args:
+        version: that of its metadata, or "" when there is none.
+        installed_modules: top-level modules of the target, to find imports that must fail; None when not known.
+    """
+    texts = {name: text for name in tree.sources("torch_npu", SKIPPED) if (text := tree.read(name)) is not None}
+    own = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", texts.get("torch_npu/version.py", ""), re.MULTILINE)
+    kernel_module, names, kernel_imports_at = _read_kernel_imports(tree, texts)
+    return TorchNpuFacts(
+        version=own[1] if own else version,
+        has_inductor=tree.exists("torch_npu/_inductor/__init__.py"),
+        gate_patches=_read_patches(tree, texts, "_validate_device", GATE_MODULE),
+        has_triton_patches=_read_patches(tree, texts, "has_triton", "torch."),
+        extra_steps=tuple(_read_extra_steps(tree, texts, kernel_module)),
+        kernel_imports=names,
+        kernel_imports_at=kernel_imports_at,
+        lowering=_read_lowering(tree, texts),
+        lowering_policy=_read_policy(texts),
+        missing_imports=tuple(_read_missing_imports(tree, texts, installed_modules)),
+        unread=tuple(item for item in tree.unread if "/torch_npu/" in item.path),
+    )
+
+
+def _read_patches(tree: Tree, texts: Mapping[str, str], attribute: str, owner: str) -> tuple[Patch, ...]:
+    """Find assignments that replace `attribute` of a module whose dotted name starts with `owner`.
+
+    torch-npu also has functions of its own of these names, so the assignment's target decides, never the name.
+    """
+    found = []
+    for name, text in texts.items():
+        if attribute not in text or (tree_of := parse(text)) is None:
+            continue
+        for assignment in attribute_assignments(tree_of):
+            target, _, assigned = assignment.target.rpartition(".")
+            # A module handed in as an argument cannot be resolved; its name in quotes beside it tells (an import hook).
+            if "." not in target and f'"{GATE_MODULE}"' in text and owner == GATE_MODULE:
+                target = GATE_MODULE
+            if assigned != attribute or not target.startswith(owner):
+                continue
+            when, via = _when(tree, texts, name)
+            place = tree.place(name, assignment.line, line_text(text, assignment.line))
+            found.append(Patch(target, when, place, via))
+    return tuple(sorted(found, key=lambda patch: (patch.when, patch.place.path, patch.place.line or 0)))
+
+
+def _when(tree: Tree, texts: Mapping[str, str], name: str) -> tuple[PatchTime, Place | None]:
+    """Tell when the code of a torch-npu source file gets to run, and the import that makes it run at `import torch_npu`.
+
+    The inductor backend is loaded by a call inside a function, long after import; only an import in column 0 of the
+    start-up modules would make it part of `import torch_npu`.
+    """
+    if name.startswith("torch_npu/contrib/"):
+        return "transfer_to_npu", None
+    if name.startswith(INDUCTOR):
+        for importer, line in _importers(texts, f"{INDUCTOR}__init__.py"):
+            source = line_text_raw(texts[importer], line)
+            if _is_start_up(importer) and not source.startswith((" ", "\t")):
+                return "import", tree.place(importer, line, source)
+        return "inductor_load", None
+    seen, queue = {name}, [name]
+    reached_by: dict[str, Place] = {}
+    while queue:
+        current = queue.pop(0)
+        if _is_start_up(current):
+            return "import", reached_by.get(current)
+        for importer, line in _importers(texts, current):
+            if importer not in seen:
+                seen.add(importer)
+                queue.append(importer)
+                reached_by[importer] = tree.place(importer, line, line_text(texts[importer], line))
+    return "unrecognised", None
+
+
+def _is_start_up(name: str) -> bool:
+    return name == "torch_npu/__init__.py" or name.startswith("torch_npu/_init/")
+
+
+def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]:
+    """Yield the files that import the module of `name`, with the line of the import."""
+    path = PurePosixPath(name)
+    module = str(path.parent if path.name == "__init__.py" else path.with_suffix("")).replace("/", ".")
+    stem = re.escape(module.rpartition(".")[2])
+    absolute = re.compile(rf"^[ \t]*(?:from|import) {re.escape(module)}\b", re.MULTILINE)
+    relative = re.compile(rf"^[ \t]*from \.+(?:[\w.]+\.)?{stem} import|^[ \t]*from \. import [^\n]*\b{stem}\b", re.M)
+    for other, text in texts.items():
+        if other == name or stem not in text:
+            continue
+        match = absolute.search(text)
+        if match is None and PurePosixPath(other).parent == path.parent:
+            match = relative.search(text)
+        if match:
+            yield other, line_of(text, match.start() + len(match[0]) - len(match[0].lstrip()))
+
+
+def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | None, tuple[str, ...], Place | None]:
+    """Find the import line that torch-npu writes into generated kernels: the module and the names it takes."""
+    written = re.compile(r"^[ \t]*from (torch_npu\._inductor\.[\w.]*triton_helpers) import ([\w ,]*\blibdevice\b[\w ,]*)", re.M)
+    for name in sorted(texts, key=lambda item: (item != "torch_npu/_inductor/codegen/triton.py", item)):
+        if name.startswith(INDUCTOR) and (match := written.search(texts[name])):
+            line = line_of(texts[name], match.start())
+            names = tuple(part.split()[0] for part in match[2].split(",") if part.strip())
+            return match[1], names, tree.place(name, line, line_text(texts[name], line))
+    return None, (), None
+
+
+def _read_extra_steps(tree: Tree, texts: Mapping[str, str], kernel_module: str | None) -> Iterator[ExtraStep]:
+    """Read, in order, which `triton.language.extra` names the triton helpers look up, and under which try."""
+    candidates = ["torch_npu/_inductor/runtime/triton_helpers.py", "torch_npu/_inductor/npu_triton_helpers.py"]
+    if kernel_module:
+        candidates.insert(0, kernel_module.replace(".", "/") + ".py")
+    name = next((item for item in candidates if item in texts), None)
+    if name is None or (module := parse(texts[name])) is None:
+        return
+    aliases = import_aliases(module)
+
+    def steps(body: list[ast.stmt], branch: Literal["plain", "try", "except"], block: int) -> Iterator[ExtraStep]:
+        for node in body:
+            for used, bound in _extra_names(node, aliases):
+                yield ExtraStep(used, bound, branch, block, tree.place(name, node.lineno, line_text(texts[name], node.lineno)))
+
+    for block, node in enumerate(module.body):
+        if isinstance(node, ast.Try):
+            yield from steps(node.body, "try", block)
+            for handler in node.handlers:
+                yield from steps(handler.body, "except", block)
+        else:
+            yield from steps([node], "plain", block)
+
+
+def _extra_names(node: ast.stmt, aliases: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    prefix = "triton.language.extra."
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.startswith(prefix):
+                yield alias.name.removeprefix(prefix), alias.asname or alias.name
+    elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(prefix):
+        for alias in node.names:
+            yield f"{node.module}.{alias.name}".removeprefix(prefix), alias.asname or alias.name
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and (name := dotted(node.value)):
+        full = resolve(name, aliases)
+        if full.startswith(prefix):
+            yield full.removeprefix(prefix), node.targets[0].id
+
+
+def _read_lowering(tree: Tree, texts: Mapping[str, str]) -> FlexLowering | None:
+    text = texts.get(FLEX_FILE)
+    if text is None:
+        return None
+
+    def registered(operator: str) -> Place | None:
+        match = re.search(rf"register_lowering\(\s*torch\.ops\.higher_order\.{operator}\b", text)
+        return _place(tree, FLEX_FILE, text, match)
+
+    loader = "torch_npu/_inductor/__init__.py"
+    call = re.search(r"^[ \t]+_register_npu_inductor_flex_attention\(\)", texts.get(loader, ""), re.MULTILINE)
+    operators, handled_at = _read_handled_operators(tree, text)
+    return FlexLowering(
+        forward=registered("flex_attention"),
+        backward=registered("flex_attention_backward"),
+        registered=_place(tree, loader, texts.get(loader, ""), call),
+        handled_operators=operators,
+        handled_at=handled_at,
+    )
+
+
+def _read_handled_operators(tree: Tree, text: str) -> tuple[tuple[str, ...], Place | None]:
+    definition = cut_function(text, "_get_flex_attention_additional_lowerings")
+    if definition is None:
+        return (), None
+    operators = {
+        key
+        for node in ast.walk(definition.node)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Subscript) and (key := dotted(target.slice))
+    }
+    line = definition.first_line
+    return tuple(sorted(operators)), tree.place(FLEX_FILE, line, line_text(text, line))
+
+
+def _place(tree: Tree, name: str, text: str, match: re.Match[str] | None) -> Place | None:
+    if match is None:
+        return None
+    line = line_of(text, match.start() + len(match[0]) - len(match[0].lstrip()))
+    return tree.place(name, line, line_text(text, line))
+
+
+def _read_policy(texts: Mapping[str, str]) -> Literal["allow-list", "explicit list"] | None:
+    lists = [text for name, text in texts.items() if re.fullmatch(rf"{INDUCTOR}lowering\w*\.py", name)]
+    if any(re.search(r"^INDIRECT_MEM_FALLBACK_LIST\b|^LOWERING_OVERRIDE_OP\b", text, re.MULTILINE) for text in lists):
+        return "explicit list"
+    return "allow-list" if any(re.search(r"^GENERATE_LIST\b", text, re.MULTILINE) for text in lists) else None
+
+
+def _read_missing_imports(
+    tree: Tree, texts: Mapping[str, str], installed_modules: frozenset[str] | None
+) -> Iterator[MissingImport]:
+    """Follow torch_npu._inductor's own imports and yield third-party ones that the target cannot satisfy.
+
+    Only imports in column 0 are followed, so what stands under `try` or inside a function does not count; in the
+    loader itself the functions that load the default backend do.
+    """
+    if installed_modules is None:
+        return
+    start = "torch_npu/_inductor/__init__.py"
+    seen, queue = {start}, [start]
+    reported = set[str]()
+    while queue:
+        name = queue.pop(0)
+        for module, line in _loaded_modules(texts.get(name, ""), name, is_loader=name == start):
+            if module.startswith("torch_npu."):
+                for file in (module.replace(".", "/") + ".py", module.replace(".", "/") + "/__init__.py"):
+                    if file in texts and file not in seen and file.startswith(INDUCTOR):
+                        seen.add(file)
+                        queue.append(file)
+                continue
+            top = module.partition(".")[0]
+            if top and top not in installed_modules and top not in reported and top not in sys.stdlib_module_names:
+                reported.add(top)
+                yield MissingImport(top, tree.place(name, line, line_text(texts[name], line)))
+
+
+def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[str, int]]:
+    pattern = re.compile(r"^(?:from (\.*)([\w.]*) import \(?([^\n#]*)|import ([\w.]+))", re.MULTILINE)
+    parts: list[tuple[int, str]] = [(0, text)]
+    if is_loader:
+        parts += [
+            (match.start(), re.sub(r"^    ", "", match[0], flags=re.MULTILINE))
+            for match in re.finditer(r"^def (\w+)\([^\n]*\n(?:(?:[ \t][^\n]*)?\n)*", text, re.MULTILINE)
+            if not _OTHER_BACKENDS.search(match[1])
+        ]
+    package = name.split("/")[:-1]
+    for offset, part in parts:
+        for match in pattern.finditer(part):
+            line = line_of(text, offset) + part.count("\n", 0, match.start())
+            if match[4]:
+                yield match[4], line
+                continue
+            base = package[: len(package) - len(match[1]) + 1] if match[1] else []
+            module = ".".join([*base, *filter(None, match[2].split("."))])
+            yield module, line
+            for item in match[3].split(","):
+                if module.startswith("torch_npu") and item.strip():
+                    yield f"{module}.{item.split()[0]}", line

@@ -1,0 +1,127 @@
+"""A read-only view of a folder of packages that turns every way to fail into a note."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from flexdoctor.facts import Place, Unread
+
+#: No source file of the chain comes near this size; a larger one is not what its name says.
+MAX_SOURCE_BYTES = 16 * 1024 * 1024
+
+
+def fold_home(path: str | Path) -> str:
+    """Return `path` with the home folder written as `~`, so that a report does not carry a user name."""
+    text, home = str(path), str(Path("~").expanduser())
+    if home not in ("~", "/") and (text == home or text.startswith(home + os.sep)):
+        return "~" + text[len(home) :]
+    return text
+
+
+class Tree(Protocol):
+    """What a reader needs of a place where packages lie: names are `/`-separated and relative to it."""
+
+    def read(self, name: str) -> str | None:
+        """Return the text of a file, or None when it is absent or unreadable (the latter is noted)."""
+
+    def folders(self, name: str) -> tuple[str, ...]:
+        """Return the sorted names of the folders directly below `name`."""
+
+    def files(self, name: str) -> tuple[str, ...]:
+        """Return the sorted names of the files directly below `name`."""
+
+    def sources(self, name: str, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+        """Yield every `.py` file below `name`, but for folders of the names (relative to the tree) in `skip`."""
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file or folder."""
+
+    def place(self, name: str, line: int | None = None, text: str = "") -> Place:
+        """Return where a person finds this."""
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """What could not be read so far."""
+
+
+class FolderTree:
+    """A folder of installed packages, such as site-packages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._unread: dict[str, Unread] = {}
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """What could not be read so far, in the order in which it was met."""
+        return tuple(self._unread.values())
+
+    def read(self, name: str) -> str | None:
+        """Return the text of a file; bytes that are not UTF-8 become U+FFFD, a byte order mark is dropped."""
+        path = self.root / name
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                return self._note(name, "not a regular file")
+            if status.st_size > MAX_SOURCE_BYTES:
+                return self._note(name, f"{status.st_size} bytes, more than a source file can have")
+            return path.read_bytes().decode("utf-8-sig", errors="replace")
+        except (FileNotFoundError, NotADirectoryError):
+            if path.is_symlink():
+                return self._note(name, "dangling symbolic link")
+            return None
+        except OSError as error:
+            return self._note(name, error.strerror or str(error))
+
+    def folders(self, name: str) -> tuple[str, ...]:
+        """Return the sorted names of the folders directly below `name`."""
+        return self._entries(name, want_folders=True)
+
+    def files(self, name: str) -> tuple[str, ...]:
+        """Return the sorted names of everything below `name` that is not a folder."""
+        return self._entries(name, want_folders=False)
+
+    def sources(self, name: str, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+        """Yield every `.py` file below `name`, in a stable order; symbolic links below `name` are not followed."""
+        for folder, folders, files in os.walk(self.root / name):
+            below = os.path.relpath(folder, self.root).replace(os.sep, "/")
+            folders[:] = sorted(entry for entry in folders if f"{below}/{entry}" not in skip)
+            for entry in sorted(files):
+                if entry.endswith(".py"):
+                    yield f"{below}/{entry}"
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file or folder; what cannot be looked at does not exist."""
+        try:
+            return (self.root / name).exists()
+        except OSError:
+            return False
+
+    def place(self, name: str, line: int | None = None, text: str = "") -> Place:
+        """Return the absolute path of `name`, home folded."""
+        return Place(fold_home(self.root / name), line, text.strip())
+
+    def _entries(self, name: str, *, want_folders: bool) -> tuple[str, ...]:
+        found = []
+        try:
+            with os.scandir(self.root / name) as entries:
+                for entry in entries:
+                    try:
+                        is_folder = entry.is_dir()
+                    except OSError:
+                        self._note(f"{name}/{entry.name}", "symbolic link loop")
+                        continue
+                    if is_folder == want_folders:
+                        found.append(entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self._note(name, error.strerror or str(error))
+        return tuple(sorted(found))
+
+    def _note(self, name: str, reason: str) -> None:
+        self._unread.setdefault(name, Unread(fold_home(self.root / name), reason))

@@ -1,0 +1,77 @@
+"""The report as data: the shape that every machine-readable format and `compare` start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flexdoctor import __version__
+from flexdoctor.facts import Facts
+from flexdoctor.findings import CAPABILITIES, Finding, Report
+from flexdoctor.knowledge import newest_date
+from flexdoctor.serialise import to_json
+from flexdoctor.text import Language
+
+SCHEMA_VERSION = 1
+
+
+def report_document(report: Report, facts: Facts, language: Language = "en") -> dict[str, Any]:
+    """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`."""
+    interpreter = facts.interpreter
+    return {
+        **_head(),
+        "target": {
+            "kind": facts.target.kind,
+            "description": facts.target.description,
+            "python": interpreter.version,
+            "architecture": interpreter.architecture,
+            "executable": interpreter.executable,
+            "site_packages": list(facts.target.site_packages),
+            "machine_examined": facts.target.machine_examined,
+        },
+        "verdict": report.verdict,
+        "required": report.required,
+        "root_cause": report.root_cause.code if report.root_cause else None,
+        "capabilities": {name: to_json(report.capabilities[name]) for name in CAPABILITIES},
+        "findings": [_finding(item, language) for item in report.findings],
+        "plan": [],
+        "error": None,
+    }
+
+
+def error_document(message: str, exit_code: int) -> dict[str, Any]:
+    """Return the document of a run that could not diagnose anything: the same keys, and `error` filled."""
+    return {
+        **_head(),
+        "target": None,
+        "verdict": "unknown",
+        "required": None,
+        "root_cause": None,
+        "capabilities": {name: {"available": "unknown", "because": None} for name in CAPABILITIES},
+        "findings": [],
+        "plan": [],
+        "error": {"message": message, "exit_code": exit_code},
+    }
+
+
+def _head() -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "flexdoctor", "version": __version__, "knowledge_date": newest_date().isoformat()},
+    }
+
+
+def _finding(finding: Finding, language: Language) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "link": finding.link,
+        "status": finding.status,
+        "severity": finding.severity,
+        "title": finding.title.to(language),
+        "detail": finding.detail.to(language),
+        "evidence": [to_json(item) for item in finding.evidence],
+        "blocked_by": finding.blocked_by,
+        "predicted_errors": list(finding.predicted_errors),
+        "affects": list(finding.affects),
+        "remedy": finding.remedy.to(language),
+        "fixes": [],
+    }

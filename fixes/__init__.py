@@ -1,0 +1,1 @@
+"""Remedies: one module a remedy, planned and undone by `flexdoctor.treatment`."""
