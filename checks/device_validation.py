@@ -24,7 +24,7 @@ CLOSED = Fault(
 TOO_LATE = Fault(
     "FD202",
     Text(
-        "torch-npu {npu} replaces flex_attention's device check only when its inductor backend loads, which is too late",
+        "torch-npu {npu} replaces flex_attention's device check only when its inductor backend loads: too late",
         "torch-npu {npu} 直到加载 inductor 后端才替换 flex_attention 的设备检查，为时已晚",
     ),
     affects=CAPABILITIES,
@@ -83,7 +83,12 @@ def examine(facts: Facts) -> Iterator[Finding]:
 
 def _no_flex(torch: TorchFacts) -> Finding:
     if torch.unread:
-        return unknown(LINK, UNRECOGNISED, could_not_read("torch/nn/attention/flex_attention.py"), evidence=unreadable(torch.unread))
+        return unknown(
+            LINK,
+            UNRECOGNISED,
+            could_not_read("torch/nn/attention/flex_attention.py"),
+            evidence=unreadable(torch.unread),
+        )
     return found(
         LINK,
         NO_FLEX,

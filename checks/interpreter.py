@@ -58,9 +58,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
     if mismatches or interpreter.unread:
         return
     if interpreter.version is None:
-        yield skipped(
-            LINK, Text("a bare folder does not tell its interpreter", "裸目录无法说明其解释器")
-        )
+        yield skipped(LINK, Text("a bare folder does not tell its interpreter", "裸目录无法说明其解释器"))
         return
     name = "CPython" if interpreter.implementation == "cpython" else interpreter.implementation or "Python"
     parts = [f"{name} {interpreter.version}", interpreter.architecture]
@@ -80,7 +78,9 @@ def _other_python(facts: Facts) -> Iterator[Finding]:
         built = {tag.interpreter for tag in _tags(dist.tags) if tag.abi != "abi3"}
         if not built or any(name in (f"cp{here}", "py3", f"py{here}", "py2") for name in built):
             continue
-        pretty = ", ".join(sorted(f"{name[2]}.{name[3:]}" for name in built if name.startswith("cp"))) or ", ".join(built)
+        pretty = ", ".join(sorted(f"{name[2]}.{name[3:]}" for name in built if name.startswith("cp"))) or ", ".join(
+            built
+        )
         yield found(
             LINK,
             OTHER_PYTHON,

@@ -131,7 +131,10 @@ def _absent(facts: Facts) -> Iterator[Finding]:
                 "请检查装有 torch 的环境：flexdoctor check --python PATH",
             )
             if facts.torch_npu is None
-            else Text("{python} -m pip install torch, at the version that torch-npu asks for", "请安装 torch-npu 要求的 torch 版本：{python} -m pip install torch").format(python=python),
+            else Text(
+                "{python} -m pip install torch, at the version that torch-npu asks for",
+                "请安装 torch-npu 要求的 torch 版本：{python} -m pip install torch",
+            ).format(python=python),
         )
     if facts.torch_npu is None and packages.find("torch-npu") is None:
         base = facts.torch.version.partition("+")[0] if facts.torch else ""
@@ -139,7 +142,9 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             LINK,
             NO_TORCH_NPU,
             evidence=_sites(facts),
-            predicted_errors=["RuntimeError: PyTorch is not linked with support for npu devices"] if facts.torch else [],
+            predicted_errors=["RuntimeError: PyTorch is not linked with support for npu devices"]
+            if facts.torch
+            else [],
             remedy=Text(
                 "without torch-npu there is no npu device; install the one made for torch {base}",
                 "没有 torch-npu 就没有 npu 设备；请安装与 torch {base} 配套的版本",
@@ -162,7 +167,7 @@ def _half_installed(facts: Facts) -> Iterator[Finding]:
             LINK,
             HALF_INSTALLED,
             package=f"{dist.name} {dist.version}",
-            count=dist.missing_count if dist.missing_count else "all",
+            count=dist.missing_count or "all",
             evidence=evidence or [metadata(dist, "metadata without any file of the package")],
             remedy=Text(
                 "{python} -m pip install --force-reinstall --no-deps {name}=={number}",
@@ -246,8 +251,11 @@ def _torch_requirement(dist: Distribution) -> Requirement | None:
 
 
 def _fits(specifier: SpecifierSet, version: str) -> bool | None:
-    """Whether a torch version satisfies a pin. A pin that names a local build (`==2.7.1+cpu`) is compared without it:
-    pip is right to refuse such a pair, but at run time the same release of another build works."""
+    """Tell whether a torch version satisfies a pin; None when the version cannot be read.
+
+    A pin that names a local build (`==2.7.1+cpu`) is compared without it: pip is right to refuse such a pair, but at
+    run time the same release of another build works.
+    """
     try:
         public = Version(version).public
     except InvalidVersion:
@@ -327,7 +335,8 @@ def _companions(facts: Facts) -> Iterator[Finding]:
                 if name == "torchvision"
                 else [],
                 remedy=Text(
-                    "install the {name} made for torch {base}, or remove it", "请安装与 torch {base} 配套的 {name}，或将其卸载"
+                    "install the {name} made for torch {base}, or remove it",
+                    "请安装与 torch {base} 配套的 {name}，或将其卸载",
                 ).format(name=name, base=facts.torch.version.partition("+")[0]),
             )
 

@@ -43,7 +43,7 @@ NO_CAPTURE = Fault(
 BACKEND_IMPORT = Fault(
     "FD244",
     Text(
-        "the inductor backend of torch-npu {npu} imports {modules}, which no metadata asks for and which is not installed",
+        "the inductor backend of torch-npu {npu} imports {modules}, which no metadata asks for and is not installed",
         "torch-npu {npu} 的 inductor 后端会导入 {modules}，但其元数据未声明，环境中也未安装",
     ),
     affects=COMPILED,
@@ -80,7 +80,8 @@ def examine(facts: Facts) -> Iterator[Finding]:
             detail=Text(
                 "If «{message}» appears all the same, it is the score_mod that is not pointwise (a dot product, a "
                 "reduction, an intermediate buffer): rewrite it; this environment is not at fault.",
-                "如果仍出现“{message}”，说明 score_mod 本身不是逐点运算（点积、归约或中间缓冲区）：请改写它，环境没有问题。",
+                "如果仍出现“{message}”，说明 score_mod 本身不是逐点运算（点积、归约或中间缓冲区）："
+                "请改写它，环境没有问题。",
             ).format(message=_POINTWISE.partition(": ")[2]),
         )
 
@@ -100,7 +101,9 @@ def _no_lowering(npu: TorchNpuFacts) -> Finding:
         npu=npu.version,
         evidence=[Evidence("file", "absent", path="torch_npu/_inductor/kernel/flex_attention.py")],
         detail=reason
-        + Text("Opening the device check alone gives eager flex_attention only.", "仅放开设备校验只能得到 eager 模式。"),
+        + Text(
+            "Opening the device check alone gives eager flex_attention only.", "仅放开设备校验只能得到 eager 模式。"
+        ),
         remedy=Text(
             "move to a torch-npu build that has the kernel (flexdoctor list stacks)",
             "请换用带有该内核的 torch-npu 版本（flexdoctor list stacks）",

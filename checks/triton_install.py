@@ -117,10 +117,10 @@ def _ownerless(triton: TritonFacts) -> Iterator[Finding]:
         LINK,
         LEFTOVER,
         evidence=evidence,
-        predicted_errors=["AttributeError: module 'triton' has no attribute '__version__'"] if not triton.has_init else [],
-        remedy=Text(
-            "remove the folder, then install triton-ascend", "请删除该目录，然后安装 triton-ascend"
-        ),
+        predicted_errors=["AttributeError: module 'triton' has no attribute '__version__'"]
+        if not triton.has_init
+        else [],
+        remedy=Text("remove the folder, then install triton-ascend", "请删除该目录，然后安装 triton-ascend"),
     )
 
 
@@ -130,7 +130,9 @@ def _upstream(triton: TritonFacts) -> Finding:
         LINK,
         UPSTREAM,
         owner=owner,
-        evidence=[Evidence("file", f"backends: {', '.join(triton.backends) or 'none'}", path=f"{triton.path}/backends")],
+        evidence=[
+            Evidence("file", f"backends: {', '.join(triton.backends) or 'none'}", path=f"{triton.path}/backends")
+        ],
         predicted_errors=[_NO_DRIVER],
         remedy=Text(
             "uninstall {names}, then install triton-ascend",
@@ -154,7 +156,9 @@ def _judge(facts: Facts, ascend: TritonClaim) -> Iterator[Finding]:
     yield from faults
     if not any(item.blocks for item in faults):
         others = [f"{claim.name} {claim.version}" for claim in triton.claims if claim is not ascend]
-        beside = Text(" beside {others}", "，与 {others} 并存").format(others=", ".join(others)) if others else Text("", "")
+        beside = (
+            Text(" beside {others}", "，与 {others} 并存").format(others=", ".join(others)) if others else Text("", "")
+        )
         state = Text("{owner}, its files intact", "{owner}，文件完好").format(owner=owner)
         yield passed(LINK, Text(state.en + beside.en, state.zh + beside.zh))
 

@@ -135,7 +135,7 @@ def _is_wanted(finding: Finding, select: tuple[str, ...], ignore: tuple[str, ...
 
 
 def _root_cause(findings: Iterable[Finding], required: Capability) -> Finding | None:
-    """The first broken link in the order of the chain that stands in the way of what is required."""
+    """Return the first broken link, in the order of the chain, that stands in the way of what is required."""
     candidates = [item for item in findings if item.status in ("fail", "warn")]
     return next((item for item in candidates if item.status == "fail" or required in item.affects), None)
 

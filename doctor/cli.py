@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -80,7 +80,7 @@ class StopError(Exception):
         self.exit_code = exit_code
 
 
-def _version(value: bool) -> None:  # noqa: FBT001 - the signature that typer asks for
+def _version(value: bool) -> None:
     if value:
         typer.echo(f"flexdoctor {__version__}")
         raise typer.Exit
@@ -96,33 +96,35 @@ def _root(
 
 
 @app.command()
-def check(  # noqa: PLR0913 - one parameter an option
+def check(
     python: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
             "--python",
             metavar="PATH",
-            help="Interpreter, or venv or conda prefix, to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
+            help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
         ),
     ] = None,
     site_packages: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option(
-            "--site-packages", metavar="DIR", help="A bare folder of packages; nothing is run, no machine is examined."
+            "--site-packages",
+            metavar="DIR",
+            help="A bare folder of packages; nothing is run, no machine is examined.",
         ),
     ] = None,
     root: Annotated[
-        Optional[Path],
+        Path | None,
         typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
     ] = None,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
     output: Annotated[
-        Optional[Path], typer.Option("--output", "-o", metavar="FILE", help="Write the report there, not to stdout.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there, not to stdout.")
     ] = None,
     require: Annotated[
-        Optional[Capability],
+        Capability | None,
         typer.Option(
             "--require",
             envvar="FLEXDOCTOR_REQUIRE",
@@ -131,10 +133,11 @@ def check(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     select: Annotated[
-        Optional[list[str]], typer.Option("--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install).")
+        list[str] | None,
+        typer.Option("--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install)."),
     ] = None,
     ignore: Annotated[
-        Optional[list[str]], typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.")
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.")
     ] = None,
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", envvar="FLEXDOCTOR_FAIL_ON", help="Exit with 1 from this severity on.")
@@ -143,7 +146,7 @@ def check(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
     ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
-    lang: Annotated[Optional[Lang], typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
     color: Annotated[Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")] = Color.auto,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
@@ -172,7 +175,7 @@ def check(  # noqa: PLR0913 - one parameter an option
 @app.command("list")
 def list_(
     what: Annotated[Listing, typer.Argument(help="What to list.")],
-    lang: Annotated[Optional[Lang], typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
 ) -> None:
     """List the links of the chain and the codes that each can name."""
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
@@ -216,7 +219,7 @@ def _codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, li
     return tuple(wanted)
 
 
-def _render(  # noqa: PLR0913
+def _render(
     report: Report,
     facts: Facts,
     chain: tuple[Check, ...],

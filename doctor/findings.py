@@ -107,7 +107,7 @@ def exit_code(report: Report, *, fail_on: Severity = "error", strict: bool = Fal
     return 0
 
 
-def found(  # noqa: PLR0913 - one keyword a part of the sentence; all but the fault are optional
+def found(
     link: str,
     fault: Fault,
     *,

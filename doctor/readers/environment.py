@@ -78,7 +78,9 @@ def _working_directory() -> Path | None:
         return None  # the folder was deleted under us
 
 
-def _read_folders(target: TargetFacts, environment: Environment, shadows: tuple[Shadow, ...], root: Path | None = None) -> Facts:
+def _read_folders(
+    target: TargetFacts, environment: Environment, shadows: tuple[Shadow, ...], root: Path | None = None
+) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
     modules = top_level_modules(search_path)
@@ -92,7 +94,9 @@ def _read_folders(target: TargetFacts, environment: Environment, shadows: tuple[
         interpreter=environment.facts,
         packages=packages,
         torch=read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None,
-        torch_npu=read_torch_npu(npu_tree, _version(distributions, "torch-npu"), modules | declared) if npu_tree else None,
+        torch_npu=read_torch_npu(npu_tree, _version(distributions, "torch-npu"), modules | declared)
+        if npu_tree
+        else None,
         triton=read_triton(triton_tree, owners, modules),
         machine=read_machine(root or Path("/")) if target.machine_examined else None,
     )

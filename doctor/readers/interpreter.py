@@ -100,7 +100,9 @@ def _own_environment() -> Environment:
 
 def _from_layout(prefix: Path, time_limit: float) -> Environment:
     configuration = _read_pyvenv(prefix / "pyvenv.cfg")
-    executable = next((prefix / "bin" / name for name in ("python", "python3") if (prefix / "bin" / name).exists()), None)
+    executable = next(
+        (prefix / "bin" / name for name in ("python", "python3") if (prefix / "bin" / name).exists()), None
+    )
     libraries = sorted((prefix / "lib").glob("python3.*/site-packages"))
     is_conda = (prefix / "conda-meta").is_dir()
     if not configuration and not is_conda:

@@ -54,7 +54,10 @@ def _find_cann(root: Path, variables: Mapping[str, str]) -> Iterator[CannInstall
     for place in _CANN_ROOTS:
         base = root / str(Path(place).expanduser()).lstrip("/")
         candidates += [base / "cann", *sorted(base.glob("cann-*"), reverse=True)]
-        candidates += [base / "ascend-toolkit" / "latest", *sorted((base / "ascend-toolkit").glob("[0-9]*"), reverse=True)]
+        candidates += [
+            base / "ascend-toolkit" / "latest",
+            *sorted((base / "ascend-toolkit").glob("[0-9]*"), reverse=True),
+        ]
     seen = set[str]()
     for folder in candidates:
         real = os.path.realpath(folder)
@@ -80,7 +83,7 @@ def _cann_version(folder: Path) -> str | None:
 
 def _device_nodes(root: Path) -> tuple[str, ...]:
     try:
-        names = sorted(os.listdir(root / "dev"))
+        names = sorted(path.name for path in (root / "dev").iterdir())
     except OSError:
         return ()
     return tuple(f"/dev/{name}" for name in names if re.fullmatch(r"davinci(\d+|_manager)|devmm_svm|hisi_hdc", name))

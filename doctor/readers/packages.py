@@ -147,9 +147,7 @@ def find_distributions(search_path: Iterable[Path]) -> tuple[list[InstalledDistr
             match = _METADATA_FOLDER.match(name)
             if match:
                 found.append(
-                    InstalledDistribution(
-                        canonicalize_name(match["name"]), match["version"] or "", site, site / name
-                    )
+                    InstalledDistribution(canonicalize_name(match["name"]), match["version"] or "", site, site / name)
                 )
     return found, unread
 

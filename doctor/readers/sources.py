@@ -80,7 +80,9 @@ def import_aliases(tree: ast.AST) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                names[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+                names[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
                 names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
@@ -118,7 +120,7 @@ def attribute_assignments(tree: ast.AST) -> Iterator[Assignment]:
             and isinstance(node.args[1], ast.Constant)
             and (owner := dotted(node.args[0]))
         ):
-            yield Assignment(f"{resolve(owner, aliases)}.{node.args[1].value}", node.lineno)
+            yield Assignment(f"{resolve(owner, aliases)}.{node.args[1].value!s}", node.lineno)
 
 
 class Verdict:
@@ -150,7 +152,7 @@ class Verdict:
         if isinstance(operator, ast.Eq | ast.NotEq):
             return (left == right) is isinstance(operator, ast.Eq)
         if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, frozenset | str):
-            return (left in right) is isinstance(operator, ast.In)  # type: ignore[operator]
+            return (left in right) is isinstance(operator, ast.In)
         return None
 
 

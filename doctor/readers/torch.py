@@ -48,7 +48,10 @@ def read_torch(tree: Tree, version: str) -> TorchFacts:
             tree, COMPILE_FILE, tree.read(COMPILE_FILE) or "", r"get_device_capability\([^)]*\)\s*[<>]=?\s*\("
         ),
         subgraph_error=_search(
-            tree, SUBGRAPH_FILE, tree.read(SUBGRAPH_FILE) or "", r"Buffers cannot be created while lowering a pointwise"
+            tree,
+            SUBGRAPH_FILE,
+            tree.read(SUBGRAPH_FILE) or "",
+            r"Buffers cannot be created while lowering a pointwise",
         ),
         unread=_relevant(tree.unread),
     )
@@ -137,6 +140,4 @@ def _message(node: ast.If) -> str:
     argument = raised.exc.args[0]
     if not isinstance(argument, ast.JoinedStr):
         return "".join(string_constants(argument))
-    return "".join(
-        str(part.value) if isinstance(part, ast.Constant) else "npu" for part in argument.values
-    )
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "npu" for part in argument.values)

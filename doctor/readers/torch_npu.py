@@ -93,7 +93,7 @@ def _read_patches(tree: Tree, texts: Mapping[str, str], attribute: str, owner: s
 
 
 def _when(tree: Tree, texts: Mapping[str, str], name: str) -> tuple[PatchTime, Place | None]:
-    """Tell when the code of a torch-npu source file gets to run, and the import that makes it run at `import torch_npu`.
+    """Tell when the code of a torch-npu source file gets to run, and which import makes it run.
 
     The inductor backend is loaded by a call inside a function, long after import; only an import in column 0 of the
     start-up modules would make it part of `import torch_npu`.
@@ -130,7 +130,9 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
     module = str(path.parent if path.name == "__init__.py" else path.with_suffix("")).replace("/", ".")
     stem = re.escape(module.rpartition(".")[2])
     absolute = re.compile(rf"^[ \t]*(?:from|import) {re.escape(module)}\b", re.MULTILINE)
-    relative = re.compile(rf"^[ \t]*from \.+(?:[\w.]+\.)?{stem} import|^[ \t]*from \. import [^\n]*\b{stem}\b", re.M)
+    relative = re.compile(
+        rf"^[ \t]*from \.+(?:[\w.]+\.)?{stem} import|^[ \t]*from \. import [^\n]*\b{stem}\b", re.MULTILINE
+    )
     for other, text in texts.items():
         if other == name or stem not in text:
             continue
@@ -143,7 +145,9 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
 
 def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | None, tuple[str, ...], Place | None]:
     """Find the import line that torch-npu writes into generated kernels: the module and the names it takes."""
-    written = re.compile(r"^[ \t]*from (torch_npu\._inductor\.[\w.]*triton_helpers) import ([\w ,]*\blibdevice\b[\w ,]*)", re.M)
+    written = re.compile(
+        r"^[ \t]*from (torch_npu\._inductor\.[\w.]*triton_helpers) import ([\w ,]*\blibdevice\b[\w ,]*)", re.MULTILINE
+    )
     for name in sorted(texts, key=lambda item: (item != "torch_npu/_inductor/codegen/triton.py", item)):
         if name.startswith(INDUCTOR) and (match := written.search(texts[name])):
             line = line_of(texts[name], match.start())
@@ -165,7 +169,9 @@ def _read_extra_steps(tree: Tree, texts: Mapping[str, str], kernel_module: str |
     def steps(body: list[ast.stmt], branch: Literal["plain", "try", "except"], block: int) -> Iterator[ExtraStep]:
         for node in body:
             for used, bound in _extra_names(node, aliases):
-                yield ExtraStep(used, bound, branch, block, tree.place(name, node.lineno, line_text(texts[name], node.lineno)))
+                yield ExtraStep(
+                    used, bound, branch, block, tree.place(name, node.lineno, line_text(texts[name], node.lineno))
+                )
 
     for block, node in enumerate(module.body):
         if isinstance(node, ast.Try):

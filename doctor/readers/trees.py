@@ -66,16 +66,18 @@ class FolderTree:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
-                return self._note(name, "not a regular file")
+                self._note(name, "not a regular file")
+                return None
             if status.st_size > MAX_SOURCE_BYTES:
-                return self._note(name, f"{status.st_size} bytes, more than a source file can have")
+                self._note(name, f"{status.st_size} bytes, more than a source file can have")
+                return None
             return path.read_bytes().decode("utf-8-sig", errors="replace")
         except (FileNotFoundError, NotADirectoryError):
             if path.is_symlink():
-                return self._note(name, "dangling symbolic link")
-            return None
+                self._note(name, "dangling symbolic link")
         except OSError as error:
-            return self._note(name, error.strerror or str(error))
+            self._note(name, error.strerror or str(error))
+        return None
 
     def folders(self, name: str) -> tuple[str, ...]:
         """Return the sorted names of the folders directly below `name`."""

@@ -64,7 +64,9 @@ def _claim(
         name=owner.name,
         version=owner.version,
         files=len(rows),
-        has_ascend_backend=any(name.startswith(tuple(f"triton/backends/{item}/" for item in ASCEND_BACKENDS)) for name in rows),
+        has_ascend_backend=any(
+            name.startswith(tuple(f"triton/backends/{item}/" for item in ASCEND_BACKENDS)) for name in rows
+        ),
         shared=len(shared),
         overwritten=len(overwritten),
         overwritten_sample=tuple(overwritten[:_SAMPLE]),

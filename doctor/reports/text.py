@@ -100,12 +100,16 @@ def _headline(report: Report, language: Language) -> str:
         return f"{what}{colon}{cause.title.to(language)}   {cause.code}"
     crashed = next((item for item in report.findings if item.status in ("crashed", "unknown")), None)
     if report.verdict == "unknown" and crashed is not None:
-        return Text(
-            "could not tell whether it runs here: {title}   {code}", "无法判断此环境能否运行：{title}   {code}"
-        ).format(title=crashed.title.to(language), code=crashed.code).to(language)
-    return Text(
-        "nothing found that keeps {what} from running here", "未发现妨碍{what}运行的问题"
-    ).format(what=_CAPABILITY[report.required].to(language)).to(language)
+        return (
+            Text("could not tell whether it runs here: {title}   {code}", "无法判断此环境能否运行：{title}   {code}")
+            .format(title=crashed.title.to(language), code=crashed.code)
+            .to(language)
+        )
+    return (
+        Text("nothing found that keeps {what} from running here", "未发现妨碍{what}运行的问题")
+        .format(what=_CAPABILITY[report.required].to(language))
+        .to(language)
+    )
 
 
 def _also(report: Report, language: Language) -> str | None:
@@ -115,12 +119,12 @@ def _also(report: Report, language: Language) -> str | None:
         return None
     first = next((item for item in report.findings if item.status == "fail"), None)
     if first is not None:
-        return Text("the packages have a fault too: {title}   {code}", "软件包本身也有问题：{title}   {code}").format(
-            title=first.title.to(language), code=first.code
-        ).to(language)
-    return Text(
-        "the packages alone were judged, and have no fault", "仅判断了软件包本身，未发现问题"
-    ).to(language)
+        return (
+            Text("the packages have a fault too: {title}   {code}", "软件包本身也有问题：{title}   {code}")
+            .format(title=first.title.to(language), code=first.code)
+            .to(language)
+        )
+    return Text("the packages alone were judged, and have no fault", "仅判断了软件包本身，未发现问题").to(language)
 
 
 def _where(evidence: Evidence, sites: Iterable[str]) -> str:
@@ -142,7 +146,10 @@ def _capabilities(report: Report, language: Language) -> Iterator[tuple[str, str
     for name in CAPABILITIES:
         answer = report.capabilities[name]
         because = f" ({answer.because})" if answer.because else ""
-        yield answer.available, f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}"
+        yield (
+            answer.available,
+            f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
+        )
 
 
 def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
@@ -262,7 +269,9 @@ class _Terminal:
         if finding.remedy.en:
             self._labelled("fix", finding.remedy.to(self.language))
 
-    def _labelled(self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2) -> None:
+    def _labelled(
+        self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2
+    ) -> None:
         from rich.cells import cell_len  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
 
