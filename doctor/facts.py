@@ -68,7 +68,8 @@ class Distribution:
     tags: tuple[str, ...] = ()
     #: Whether RECORD could be used: "present", "absent" (conda and distribution packages), or "unreadable".
     record: Literal["present", "absent", "unreadable"] = "present"
-    #: For the distributions of the chain: how many files RECORD lists and which of them are gone (a sample).
+    #: For the distributions of the chain: how many files RECORD lists in the first two levels, and which of them
+    #: are gone (a sample).
     recorded_files: int = 0
     missing_files: tuple[str, ...] = ()
     missing_count: int = 0

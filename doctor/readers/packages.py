@@ -56,10 +56,16 @@ class InstalledDistribution:
         """The text of RECORD, or None when it is absent or unreadable (the latter is noted)."""
         return self._read("RECORD")
 
+    def rows_under(self, folder: str) -> tuple[RecordRow, ...]:
+        """Return what RECORD lists below a top-level folder. Only those lines are parsed: torch has 12,000."""
+        lines = re.findall(rf"^\"?{re.escape(folder)}/[^\n]*", self.record_text or "", re.MULTILINE)
+        return tuple(_parse_record(lines))
+
     @cached_property
-    def rows(self) -> tuple[RecordRow, ...]:
-        """What RECORD lists, without lines that are not rows."""
-        return tuple(_parse_record(self.record_text or ""))
+    def shallow_rows(self) -> tuple[RecordRow, ...]:
+        """What RECORD lists in the first two levels: enough to tell whether an installation broke off."""
+        lines = re.findall(r"^[^/,\n]+(?:/[^/,\n]+){0,2},[^\n]*", self.record_text or "", re.MULTILINE)
+        return tuple(_parse_record(lines))
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
@@ -120,9 +126,9 @@ class InstalledDistribution:
         self.unread.append(Unread(fold_home(path), reason))
 
 
-def _parse_record(text: str) -> Iterator[RecordRow]:
+def _parse_record(lines: Iterable[str]) -> Iterator[RecordRow]:
     try:
-        for row in csv.reader(text.splitlines()):
+        for row in csv.reader(lines):
             if not row or not row[0]:
                 continue
             digest = row[1].removeprefix("sha256=") if len(row) > 1 and row[1].startswith("sha256=") else None
@@ -189,8 +195,10 @@ def _describe(item: InstalledDistribution) -> Distribution:
     if item.name not in CHAIN_DISTRIBUTIONS:
         return Distribution(item.name, item.version, item.metadata_path)
     # Only files inside site-packages: scripts and data files are allowed to be elsewhere.
-    files = [row.name for row in item.rows if not row.name.startswith(("/", "..")) and not row.name.endswith(".pyc")]
-    missing = [name for name in files if not _is_there(item.site / name)]
+    rows = item.shallow_rows
+    files = [row.name for row in rows if not row.name.startswith(("/", "..")) and not row.name.endswith(".pyc")]
+    site = str(item.site)
+    missing = [name for name in files if not os.path.exists(f"{site}/{name}")]  # noqa: PTH110 - thousands of them
     return Distribution(
         name=item.name,
         version=item.version or _version_in(item),

@@ -104,23 +104,29 @@ class Assignment:
     line: int
 
 
-def attribute_assignments(tree: ast.AST) -> Iterator[Assignment]:
-    """Yield every assignment to an attribute of a module-like name, in source order."""
-    aliases = import_aliases(tree)
+def attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[Assignment]:
+    """Yield every assignment to `attribute` of a module-like name, with the name's imports resolved."""
+    found: list[tuple[str, int]] = []
+    aliases: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and (name := dotted(target)):
-                    yield Assignment(resolve(name, aliases), node.lineno)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "setattr"
-            and len(node.args) == 3
-            and isinstance(node.args[1], ast.Constant)
-            and (owner := dotted(node.args[0]))
-        ):
-            yield Assignment(f"{resolve(owner, aliases)}.{node.args[1].value!s}", node.lineno)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            aliases.update(import_aliases(node))
+        elif isinstance(node, ast.Assign):
+            targets = (target for target in node.targets if isinstance(target, ast.Attribute))
+            found += [
+                (name, node.lineno) for target in targets if target.attr == attribute and (name := dotted(target))
+            ]
+        elif isinstance(node, ast.Call) and (owner := _setattr_owner(node, attribute)):
+            found.append((f"{owner}.{attribute}", node.lineno))
+    for name, line in found:
+        yield Assignment(resolve(name, aliases), line)
+
+
+def _setattr_owner(node: ast.Call, attribute: str) -> str | None:
+    if not isinstance(node.func, ast.Name) or node.func.id != "setattr" or len(node.args) != 3:
+        return None
+    name = node.args[1]
+    return dotted(node.args[0]) if isinstance(name, ast.Constant) and name.value == attribute else None
 
 
 class Verdict:

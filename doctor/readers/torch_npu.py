@@ -76,15 +76,16 @@ def _read_patches(tree: Tree, texts: Mapping[str, str], attribute: str, owner: s
     torch-npu also has functions of its own of these names, so the assignment's target decides, never the name.
     """
     found = []
+    written = re.compile(rf"\.{attribute}\s*=[^=]|['\"]{attribute}['\"]")
     for name, text in texts.items():
-        if attribute not in text or (tree_of := parse(text)) is None:
+        if attribute not in text or not written.search(text) or (module := parse(text)) is None:
             continue
-        for assignment in attribute_assignments(tree_of):
-            target, _, assigned = assignment.target.rpartition(".")
+        for assignment in attribute_assignments(module, attribute):
+            target = assignment.target.rpartition(".")[0]
             # A module handed in as an argument cannot be resolved; its name in quotes beside it tells (an import hook).
             if "." not in target and f'"{GATE_MODULE}"' in text and owner == GATE_MODULE:
                 target = GATE_MODULE
-            if assigned != attribute or not target.startswith(owner):
+            if not target.startswith(owner):
                 continue
             when, via = _when(tree, texts, name)
             place = tree.place(name, assignment.line, line_text(text, assignment.line))
@@ -128,19 +129,20 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
     """Yield the files that import the module of `name`, with the line of the import."""
     path = PurePosixPath(name)
     module = str(path.parent if path.name == "__init__.py" else path.with_suffix("")).replace("/", ".")
-    stem = re.escape(module.rpartition(".")[2])
-    absolute = re.compile(rf"^[ \t]*(?:from|import) {re.escape(module)}\b", re.MULTILINE)
-    relative = re.compile(
-        rf"^[ \t]*from \.+(?:[\w.]+\.)?{stem} import|^[ \t]*from \. import [^\n]*\b{stem}\b", re.MULTILINE
-    )
+    stem = module.rpartition(".")[2]
+    absolute = re.compile(rf"[ \t]*(?:from|import) {re.escape(module)}\b")
+    relative = re.compile(rf"[ \t]*from \.+(?:[\w.]+\.)?{stem} import|[ \t]*from \. import [^\n]*\b{stem}\b")
     for other, text in texts.items():
-        if other == name or stem not in text:
+        if other == name:
             continue
-        match = absolute.search(text)
-        if match is None and PurePosixPath(other).parent == path.parent:
-            match = relative.search(text)
-        if match:
-            yield other, line_of(text, match.start() + len(match[0]) - len(match[0].lstrip()))
+        is_beside = PurePosixPath(other).parent == path.parent
+        position = text.find(stem)
+        while position != -1:
+            start = text.rfind("\n", 0, position) + 1
+            if absolute.match(text, start) or (is_beside and relative.match(text, start)):
+                yield other, line_of(text, start)
+                break
+            position = text.find(stem, position + len(stem))
 
 
 def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | None, tuple[str, ...], Place | None]:
@@ -149,7 +151,8 @@ def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | No
         r"^[ \t]*from (torch_npu\._inductor\.[\w.]*triton_helpers) import ([\w ,]*\blibdevice\b[\w ,]*)", re.MULTILINE
     )
     for name in sorted(texts, key=lambda item: (item != "torch_npu/_inductor/codegen/triton.py", item)):
-        if name.startswith(INDUCTOR) and (match := written.search(texts[name])):
+        text = texts[name]
+        if name.startswith(INDUCTOR) and "triton_helpers import" in text and (match := written.search(text)):
             line = line_of(texts[name], match.start())
             names = tuple(part.split()[0] for part in match[2].split(",") if part.strip())
             return match[1], names, tree.place(name, line, line_text(texts[name], line))

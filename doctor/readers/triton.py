@@ -30,7 +30,7 @@ def read_triton(
         owners: the distributions whose RECORD lists files under `triton/`.
         installed_modules: top-level modules of the target; None when not known.
     """
-    records = {owner.name: {row.name: row for row in owner.rows if row.name.startswith("triton/")} for owner in owners}
+    records = {owner.name: {row.name: row for row in owner.rows_under("triton")} for owner in owners}
     claims = tuple(_claim(owner, records, tree) for owner in owners)
     if tree is None:
         return TritonFacts(claims=claims)
