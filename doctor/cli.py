@@ -70,6 +70,55 @@ class Listing(str, Enum):
     """What can be listed."""
 
     checks = "checks"
+    stacks = "stacks"
+
+
+PythonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
+    ),
+]
+SitePackagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--site-packages", metavar="DIR", help="A bare folder of packages; nothing is run, no machine is examined."
+    ),
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
+]
+RequirementsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-r",
+        metavar="FILE",
+        help="A planned environment: requirements.txt, pip freeze, pip list, pylock.toml, uv.lock; - for stdin.",
+    ),
+]
+WheelsOption = Annotated[
+    Path | None, typer.Option("--wheels", metavar="DIR", help="A folder of wheels, read without unpacking.")
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="NAME", help="For -r and --wheels: linux_aarch64 (assumed) or linux_x86_64."),
+]
+PythonVersionOption = Annotated[
+    str | None, typer.Option("--python-version", metavar="X.Y", help="For -r and --wheels: the Python. Assumed: 3.11.")
+]
+SnapshotOption = Annotated[
+    Path | None, typer.Option("--snapshot", metavar="FILE", help="Facts recorded by `flexdoctor snapshot`.")
+]
+ExampleOption = Annotated[
+    str | None, typer.Option("--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
+]
+LangOption = Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")]
 
 
 class StopError(Exception):
@@ -97,32 +146,19 @@ def _root(
 
 @app.command()
 def check(
-    python: Annotated[
-        Path | None,
-        typer.Option(
-            "--python",
-            metavar="PATH",
-            help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
-        ),
-    ] = None,
-    site_packages: Annotated[
-        Path | None,
-        typer.Option(
-            "--site-packages",
-            metavar="DIR",
-            help="A bare folder of packages; nothing is run, no machine is examined.",
-        ),
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
-    ] = None,
+    python: PythonOption = None,
+    site_packages: SitePackagesOption = None,
+    requirements: RequirementsOption = None,
+    wheels: WheelsOption = None,
+    snapshot: SnapshotOption = None,
+    example: ExampleOption = None,
+    root: RootOption = None,
+    platform: PlatformOption = None,
+    python_version: PythonVersionOption = None,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     require: Annotated[
         Capability | None,
         typer.Option(
@@ -146,7 +182,7 @@ def check(
         bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
     ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: LangOption = None,
     color: Annotated[Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")] = Color.auto,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
@@ -158,7 +194,7 @@ def check(
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, root)
+    facts = _read(python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version)
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -172,34 +208,69 @@ def check(
     raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
 
 
+@app.command()
+def snapshot(
+    python: PythonOption = None,
+    site_packages: SitePackagesOption = None,
+    requirements: RequirementsOption = None,
+    wheels: WheelsOption = None,
+    root: RootOption = None,
+    platform: PlatformOption = None,
+    python_version: PythonVersionOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Record the facts of an environment, for `check --snapshot` on another machine.
+
+    Holds versions, paths below the home folder as ~, and allowed variables; no host name, no other variable.
+    """
+    from flexdoctor.snapshots import dump  # noqa: PLC0415
+
+    facts = _read(python, site_packages, requirements, wheels, None, None, root, platform, python_version)
+    _write(dump(facts), output)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Listing, typer.Argument(help="What to list.")],
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    python: Annotated[str | None, typer.Option("--python", metavar="X.Y", help="stacks: that fit this Python.")] = None,
+    arch: Annotated[str | None, typer.Option("--arch", help="stacks: aarch64 or x86_64.")] = None,
+    cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,
+    lang: LangOption = None,
 ) -> None:
-    """List the links of the chain and the codes that each can name."""
-    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    """List the links of the chain with their codes, or the known sets of packages, best first."""
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+    from flexdoctor.reports import listings  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
-    lines = []
-    for number, link in enumerate(CHAIN, 1):
-        lines.append(f"{number:>2}  {link.link}: {link.question.to(language)}")
-        lines += [f"    {fault.code}  {fault.title.to(language)}" for fault in link.faults]
-    write_report("\n".join(lines) + "\n", None)
+    if what is Listing.stacks:
+        write_report(listings.list_stacks(python, arch, cann, language), None)
+        return
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+    write_report(listings.list_checks(CHAIN, language), None)
 
 
-def _read(python: Path | None, site_packages: Path | None, root: Path | None) -> Facts:
-    from flexdoctor.readers.environment import read_installed, read_site_packages  # noqa: PLC0415
-    from flexdoctor.readers.interpreter import TargetError  # noqa: PLC0415
+def _read(
+    python: Path | None,
+    site_packages: Path | None,
+    requirements: Path | None,
+    wheels: Path | None,
+    snapshot: Path | None,
+    example: str | None,
+    root: Path | None,
+    platform: str | None,
+    python_version: str | None,
+) -> Facts:
+    from flexdoctor import targets  # noqa: PLC0415
 
-    if python and site_packages:
-        raise StopError("--python and --site-packages are two targets; name one", 2)
-    if root and not site_packages:
-        raise StopError("--root goes with --site-packages", 2)
+    options = targets.TargetOptions(
+        python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version
+    )
     try:
-        return read_site_packages(site_packages, root) if site_packages else read_installed(python)
-    except TargetError as error:
+        return targets.read_target(options)
+    except targets.UsageError as error:
+        raise StopError(str(error), 2) from error
+    except targets.TargetError as error:
         raise StopError(str(error), 3) from error
 
 

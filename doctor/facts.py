@@ -131,6 +131,8 @@ class PackagesFacts:
     #: For planned targets: what the knowledge base says nothing about, and where the rest comes from.
     unknown_releases: tuple[UnknownRelease, ...] = ()
     known_releases: tuple[KnownRelease, ...] = ()
+    #: For planned targets: distributions that the plan does not name, but another's pin brings.
+    implied: tuple[str, ...] = ()
     #: Lines of a planned target that pin nothing or that could not be used, as "line: reason".
     notes: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()

@@ -29,8 +29,9 @@ def requirements(lines: Iterable[str]) -> Iterator[Requirement]:
 
 
 def declared_modules(distributions: Iterable[Distribution]) -> frozenset[str]:
-    """Return the modules that torch and torch-npu ask for in their metadata: an absent one is pip's to name."""
-    lines = [line for item in distributions if item.name in ("torch", "torch-npu") for line in item.requires]
+    """Return the modules that the chain's packages ask for in their metadata: an absent one is pip's to name."""
+    chain = ("torch", "torch-npu", "triton-ascend")
+    lines = [line for item in distributions if item.name in chain for line in item.requires]
     return modules_of(canonicalize_name(requirement.name) for requirement in requirements(lines))
 
 

@@ -36,6 +36,8 @@ class Platform:
 
     architecture: str = "aarch64"
     python: str = "3.11"
+    #: Whether a person said so, or it is the common case of Ascend servers.
+    is_stated: bool = False
 
     def environment(self) -> dict[str, str]:
         """Return the variables of environment markers for CPython on Linux."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -46,7 +47,7 @@ def read_requirements(plan: Plan, path: Path | None, platform: Platform) -> Fact
     distributions = tuple(_distribution(item, source, releases.get(item.name), platform) for item in packages)
     modules = modules_of(item.name for item in packages) | declared_modules(distributions)
     return Facts(
-        target=_target("requirements", source),
+        target=_target("requirements", source, platform),
         interpreter=_interpreter(platform),
         packages=PackagesFacts(
             distributions=distributions,
@@ -56,6 +57,7 @@ def read_requirements(plan: Plan, path: Path | None, platform: Platform) -> Fact
                 KnownRelease(item.package, item.version, item.evidence, item.source, item.date)
                 for item in releases.values()
             ),
+            implied=tuple(item.name for item in packages if item not in plan.packages),
             notes=tuple(plan.notes),
         ),
         torch=_torch(packages, releases),
@@ -77,7 +79,7 @@ def read_wheelhouse(folder: Path, platform: Platform) -> Facts:
     modules = modules_of(by_name) | declared_modules(described)
     triton = _wheel_triton(by_name)
     return Facts(
-        target=_target("wheels", fold_home(folder)),
+        target=_target("wheels", fold_home(folder), platform),
         interpreter=_interpreter(platform),
         packages=PackagesFacts(
             distributions=described,
@@ -94,8 +96,11 @@ def read_wheelhouse(folder: Path, platform: Platform) -> Facts:
     )
 
 
-def _target(kind: str, description: str) -> TargetFacts:
-    return TargetFacts(kind, description, (), machine_examined=False)  # type: ignore[arg-type]
+def _target(kind: Literal["requirements", "wheels"], source: str, platform: Platform) -> TargetFacts:
+    assumed = "" if platform.is_stated else ", assumed"
+    return TargetFacts(
+        kind, f"{source}, planned for linux {platform.architecture}{assumed}", (), machine_examined=False
+    )
 
 
 def _interpreter(platform: Platform) -> InterpreterFacts:
@@ -104,7 +109,7 @@ def _interpreter(platform: Platform) -> InterpreterFacts:
 
 def _with_implied_torch(plan: Plan, platform: Platform) -> Sequence[Planned]:
     """Add the torch that torch-npu pins when the plan names none: an installer would bring it."""
-    packages = list({item.name: item for item in plan.packages}.values())
+    packages = list({item.name: item for item in reversed(plan.packages)}.values())[::-1]
     npu = next((item for item in packages if item.name == "torch-npu"), None)
     if npu is None or npu.version is None or any(item.name == "torch" for item in packages):
         return packages
@@ -113,7 +118,7 @@ def _with_implied_torch(plan: Plan, platform: Platform) -> Sequence[Planned]:
         if requirement.name == "torch":
             pins = [item.version.removesuffix(".*") for item in requirement.specifier if item.operator == "=="]
             if pins:
-                packages.insert(0, Planned("torch", pins[0], f"{requirement} (asked for by torch-npu {npu.version})"))
+                packages.insert(0, Planned("torch", pins[0], str(requirement)))
     return packages
 
 
