@@ -168,9 +168,11 @@ def download(filename: str, package: str, tags: frozenset[Tag], folder: Path) ->
     version = str(parse_wheel_filename(filename)[1])
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *platforms]
     command += ["--implementation", "cp", "--python-version", tag.interpreter[2:], "--abi", tag.abi]
-    command += ["-d", str(folder), f"{package}=={version}"]
-    # A constraints file of the machine must not decide which release is read.
-    environment = {**os.environ, "PIP_CONSTRAINT": "", "PIP_NO_CACHE_DIR": "1"}
+    command += ["--index-url", configured_index(), "-d", str(folder), f"{package}=={version}"]
+    # Constraints and extra indexes of the machine must not decide which release is read.
+    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_CONSTRAINT": "", "PIP_NO_CACHE_DIR": "1"}
+    for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        environment.pop(variable, None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
     if done.returncode or not (folder / filename).is_file():
         last = done.stderr.strip().splitlines()[-1:] or ["pip found another file"]
