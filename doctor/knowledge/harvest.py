@@ -238,7 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", help=f"a package ({', '.join(FACTS_OF)}) or a folder of wheels")
     parser.add_argument("versions", nargs="*", help="released versions; none: all that the index has, from --since on")
     parser.add_argument("--since", type=Version, default=Version("0"), metavar="VERSION")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "versions", help="where the facts go")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).resolve().parent / "versions", help="where the facts go"
+    )
     parser.add_argument("--cache", type=Path, help="keep downloaded wheels here")
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     parser.add_argument("--date", type=datetime.date.fromisoformat, default=today, help="date of the rows")
