@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import samples
 
 from flexdoctor.checks.device_validation import CHECK
-from flexdoctor.facts import Facts, Gate, LoadImport, MachineFacts, TritonFacts, Unread
+from flexdoctor.facts import Facts, Gate, LoadImport, MachineFacts, Patch, TritonFacts, Unread
 from flexdoctor.testing import run_check
 
 ABSENT = Gate("absent", samples.place("torch/nn/attention/flex_attention.py"))
@@ -18,7 +19,7 @@ ON_REQUEST = samples.patch(samples.GATE_AT_IMPORT.target, "transfer_to_npu", "to
 SOMEHOW = samples.patch(samples.GATE_AT_IMPORT.target, "unrecognised", "torch_npu/somewhere.py")
 
 
-def facts(gate: Gate | None = samples.GATE, patches=(), **changes) -> Facts:  # type: ignore[no-untyped-def]
+def facts(gate: Gate | None = samples.GATE, patches: tuple[Patch, ...] = (), **changes: Any) -> Facts:
     torch = replace(samples.TORCH, gate=gate)
     return replace(samples.HEALTHY, torch=torch, torch_npu=replace(samples.TORCH_NPU, gate_patches=patches), **changes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import samples
@@ -23,6 +24,7 @@ from flexdoctor.facts import (
     CannInstallation,
     Distribution,
     Facts,
+    FlexLowering,
     LoadImport,
     MachineFacts,
     ModuleFolder,
@@ -39,28 +41,28 @@ CANN = CannInstallation("/usr/local/Ascend/cann-9.1.0", "9.1.0", "/usr/local/Asc
 NODES = ("/dev/davinci0", "/dev/davinci1", "/dev/davinci_manager")
 
 
-def with_triton(**changes) -> Facts:  # type: ignore[no-untyped-def]
+def with_triton(**changes: Any) -> Facts:
     return replace(HEALTHY, triton=replace(samples.TRITON, **changes))
 
 
-def with_npu(**changes) -> Facts:  # type: ignore[no-untyped-def]
+def with_npu(**changes: Any) -> Facts:
     return replace(HEALTHY, torch_npu=replace(samples.TORCH_NPU, **changes))
 
 
-def with_machine(**changes) -> Facts:  # type: ignore[no-untyped-def]
+def with_machine(**changes: Any) -> Facts:
     return replace(HEALTHY, machine=MachineFacts(**changes))
 
 
-def with_packages(*dists: Distribution, **changes) -> Facts:  # type: ignore[no-untyped-def]
+def with_packages(*dists: Distribution, **changes: Any) -> Facts:
     kept = [item for item in samples.DISTRIBUTIONS if item.name not in {dist.name for dist in dists}]
     return replace(HEALTHY, packages=replace(HEALTHY.packages, distributions=(*kept, *dists), **changes))
 
 
-def dist(name: str, version: str, *requires: str, **changes) -> Distribution:  # type: ignore[no-untyped-def]
+def dist(name: str, version: str, *requires: str, **changes: Any) -> Distribution:
     return Distribution(name, version, f"{samples.SITE}/{name}-{version}.dist-info", requires, **changes)
 
 
-def lowering(**changes):  # type: ignore[no-untyped-def]
+def lowering(**changes: Any) -> FlexLowering:
     assert samples.TORCH_NPU.lowering is not None
     return replace(samples.TORCH_NPU.lowering, **changes)
 

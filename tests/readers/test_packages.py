@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import builders
@@ -67,7 +68,7 @@ def test_who_wants_upstream_triton_back(site: Path) -> None:
         pytest.param(shutil.rmtree, id="no metadata at all"),
     ],
 )
-def test_broken_metadata_never_makes_the_reader_raise(site: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_broken_metadata_never_makes_the_reader_raise(site: Path, damage: Callable[[Path], object]) -> None:
     builders.install_healthy(site)
     damage(site / "torch-2.13.0.dist-info")
     facts = read(site)

@@ -47,6 +47,25 @@ def flex_attention():
 """
 
 
+CALLS_ANOTHER = """
+def _validate_device(query, key, value):
+    check_elsewhere(query)
+
+
+def flex_attention():
+    pass
+"""
+DOES_NOTHING = '''
+def _validate_device(query, key, value):
+    """All devices are welcome."""
+    return
+
+
+def flex_attention():
+    pass
+'''
+
+
 @pytest.mark.parametrize(
     ("source", "form", "accepted", "rejects_npu"),
     [
@@ -56,6 +75,8 @@ def flex_attention():
         pytest.param(REQUIRES_GRAD, "function", ("cpu", "cuda", "mps"), True, id="with a test for backward"),
         pytest.param(LOCAL_VARIABLE, "function", ("cpu", "xpu"), True, id="negated tuple"),
         pytest.param(builders.GATE_ABSENT, "absent", (), False, id="no check"),
+        pytest.param(DOES_NOTHING, "function", ("npu",), False, id="emptied by hand"),
+        pytest.param(CALLS_ANOTHER, "unrecognised", (), False, id="checked elsewhere"),
         pytest.param(CALLS_OUT, "unrecognised", (), False, id="delegated"),
         pytest.param("def _validate_device(:\n", "unrecognised", (), False, id="syntax error"),
         pytest.param("\0", "unrecognised", (), False, id="not text"),
