@@ -180,7 +180,8 @@ def _no_wheel(facts: Facts) -> Iterator[Finding]:
         return
     python, architecture = facts.interpreter.version, facts.interpreter.architecture
     for dist in facts.packages.distributions:
-        if not dist.tags or fits_platform(dist.tags, python, architecture):
+        # Upstream triton is nothing that an NPU needs; the link of triton says what it does here.
+        if not dist.tags or dist.name == "triton" or fits_platform(dist.tags, python, architecture):
             continue
         pythons = sorted({tag.partition("-")[0] for tag in dist.tags}, key=lambda name: (len(name), name))
         yield found(
