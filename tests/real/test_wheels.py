@@ -25,6 +25,7 @@ from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Report
+from flexdoctor.knowledge.record_examples import lay_out
 from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.readers.locks import Platform, read_plan
 from flexdoctor.readers.planned import read_requirements, read_wheelhouse
@@ -70,8 +71,10 @@ def pins_of(row: Row, triton: str) -> list[str]:
 
 
 def answer(report: Report) -> tuple[str, str | None, dict[str, tuple[str, str | None]]]:
-    capabilities = {name: (item.available, item.because) for name, item in report.capabilities.items()}
-    return report.verdict, report.root_cause.code if report.root_cause else None, dict(capabilities)
+    capabilities: dict[str, tuple[str, str | None]] = {}
+    for name, item in report.capabilities.items():
+        capabilities[name] = (item.available, item.because)
+    return report.verdict, report.root_cause.code if report.root_cause else None, capabilities
 
 
 def expected_answer(row: Row, triton: str) -> tuple[str, str, dict[str, tuple[str, str | None]]]:
@@ -129,7 +132,7 @@ def test_two_tritons_over_each_other(order: list[str], code: str, error: str, tm
     """Observed with the real packages: no driver in the one order, a failing `import triton` in the other."""
     site = wheelhouse.site_of(["torch==2.13.0", "torch-npu==2.13.0"], tmp_path / "site")
     for pin in order:
-        wheelhouse.lay_out(wheelhouse.wheel(pin), site)
+        lay_out(wheelhouse.wheel(pin), site)
     report = diagnose(read_site_packages(site), CHAIN)
     assert report.root_cause is not None
     assert report.root_cause.code == code
