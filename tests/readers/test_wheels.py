@@ -106,6 +106,6 @@ def test_names_that_leave_the_archive_do_not_exist(tmp_path: Path) -> None:
         for name in ("/etc/passwd", "../../outside.py", "x/../../outside.py", "x/inside.py"):
             archive.writestr(name, "")
     assert list(WheelTree(path).names) == ["x/inside.py"]
-    wheels, _, _ = open_wheelhouse(tmp_path)
+    wheels, _ = open_wheelhouse(tmp_path)
     assert len(wheels) == 1
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x-1-py3-none-any.whl"]
