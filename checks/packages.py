@@ -294,6 +294,21 @@ def _half_installed(facts: Facts) -> Iterator[Finding]:
         gone = modules[dist.name] is None
         if not gone and not dist.missing_count:
             continue
+        if gone and dist.is_editable:
+            yield unknown(
+                LINK,
+                HALF_INSTALLED,
+                Text(
+                    "{name} is an editable install whose sources were not found",
+                    "{name} 是可编辑安装，未能找到其源码",
+                ).format(name=dist.name),
+                evidence=[metadata(dist, "direct_url.json says editable")],
+                remedy=Text(
+                    "examine its source tree: flexdoctor check --site-packages DIR",
+                    "请检查其源码目录：flexdoctor check --site-packages DIR",
+                ),
+            )
+            continue
         evidence = [metadata(dist, f"RECORD lists {name}, which is not there") for name in dist.missing_files]
         yield found(
             LINK,
