@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.facts import Facts
     from flexdoctor.findings import Report
+    from flexdoctor.readers.environment import ReadOptions
 
 app = typer.Typer(
     name="flexdoctor",
@@ -117,6 +118,31 @@ def check(
         Path | None,
         typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="With --root: a variable of the image. Repeatable."),
+    ] = None,
+    env_file: Annotated[
+        Path | None,
+        typer.Option("--env-file", metavar="FILE", help="With --root: its variables, one KEY=VALUE a line."),
+    ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
+        ),
+    ] = False,
+    npu_smi_limit: Annotated[
+        float,
+        typer.Option(
+            "--npu-smi-limit",
+            metavar="SECONDS",
+            min=0,
+            envvar="FLEXDOCTOR_NPU_SMI_LIMIT",
+            help="How long `npu-smi info` may take where devices are; 0 leaves it out.",
+        ),
+    ] = 10,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -153,12 +179,15 @@ def check(
 ) -> None:
     """Walk the chain and name the first broken link, with proof.
 
+    A machine without CANN or without an Ascend device is told in the first lines, the packages are judged all the
+    same, and the exit code follows what is found in them; only with --require does the missing hardware count too.
+
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
     """
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, root)
+    facts = _read(python, site_packages, root, _options(root, env, env_file, deep, npu_smi_limit))
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -189,7 +218,45 @@ def list_(
     write_report("\n".join(lines) + "\n", None)
 
 
-def _read(python: Path | None, site_packages: Path | None, root: Path | None) -> Facts:
+def _options(
+    root: Path | None, env: list[str] | None, env_file: Path | None, deep: bool, npu_smi_limit: float
+) -> ReadOptions:
+    from flexdoctor.readers.environment import ReadOptions  # noqa: PLC0415
+
+    if (env or env_file) and root is None:
+        raise StopError("--env and --env-file go with --root; the live machine has variables of its own", 2)
+    if deep:
+        from flexdoctor.readers.elf import ReaderMissingError, require_reader  # noqa: PLC0415
+
+        try:
+            require_reader()
+        except ReaderMissingError as error:
+            raise StopError("--deep reads ELF files with pyelftools: pip install 'flexdoctor[deep]'", 2) from error
+    variables = _variables(env, env_file) if root else None
+    return ReadOptions(deep=deep, npu_smi_limit=npu_smi_limit, variables=variables)
+
+
+def _variables(env: list[str] | None, env_file: Path | None) -> dict[str, str]:
+    """Return the variables of an image, as `docker run --env-file` and `--env` would set them."""
+    lines = [(item, "--env") for item in env or ()]
+    if env_file:
+        try:
+            text = env_file.read_text(encoding="utf-8-sig", errors="replace")
+        except OSError as error:
+            raise StopError(f"--env-file: {env_file}: {error.strerror or error}", 2) from error
+        written = [line.strip().removeprefix("export ") for line in text.splitlines()]
+        lines = [(line, str(env_file)) for line in written if line and not line.startswith("#")] + lines
+    found = {}
+    for line, origin in lines:
+        key, separator, value = line.partition("=")
+        if not separator or not key.isidentifier():
+            raise StopError(f"{origin}: expected KEY=VALUE, found {line!r}", 2)
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        found[key] = value[1:-1] if quoted else value
+    return found
+
+
+def _read(python: Path | None, site_packages: Path | None, root: Path | None, options: ReadOptions) -> Facts:
     from flexdoctor.readers.environment import read_installed, read_site_packages  # noqa: PLC0415
     from flexdoctor.readers.interpreter import TargetError  # noqa: PLC0415
 
@@ -197,8 +264,10 @@ def _read(python: Path | None, site_packages: Path | None, root: Path | None) ->
         raise StopError("--python and --site-packages are two targets; name one", 2)
     if root and not site_packages:
         raise StopError("--root goes with --site-packages", 2)
+    if root and not root.is_dir():
+        raise StopError(f"--root: {root} is not a folder", 3)
     try:
-        return read_site_packages(site_packages, root) if site_packages else read_installed(python)
+        return read_site_packages(site_packages, root, options) if site_packages else read_installed(python, options)
     except TargetError as error:
         raise StopError(str(error), 3) from error
 
