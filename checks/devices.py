@@ -394,7 +394,8 @@ def _unreachable(machine: MachineFacts, smi: NpuSmiFacts, chip: _Chip) -> Findin
     both = Text(
         "all nodes are here, so either another container holds the device, or this one lacks the privilege "
         "(--privileged is reported to help); on the host, see whether the driver is loaded",
-        "节点齐全，因此要么设备被其他容器占用，要么本容器权限不足（有反馈称 --privileged 有效）；宿主机上请检查驱动是否加载",
+        "节点齐全，因此要么设备被其他容器占用，要么本容器权限不足（有反馈称 --privileged 有效）；"
+        "宿主机上请检查驱动是否加载",
     )
     return found(
         LINK,
@@ -414,12 +415,13 @@ def _unreachable(machine: MachineFacts, smi: NpuSmiFacts, chip: _Chip) -> Findin
 
 
 def _no_answer(smi: NpuSmiFacts) -> Finding:
-    """A hang, a death or garbage says that something is wrong with the driver, not what; so it does not decide."""
+    """Say that npu-smi hung, died or wrote garbage: something is wrong, not known what, so it does not decide."""
     titles = {
         "timed out": Text(
             "npu-smi did not answer within {limit:g} s: a busy node or a hanging driver; triton-ascend 3.2.1 and later "
             "runs it at import for up to 100 s",
-            "npu-smi 在 {limit:g} 秒内没有响应：节点繁忙或驱动挂起；triton-ascend 3.2.1 及以上在导入时会运行它，最长等待 100 秒",
+            "npu-smi 在 {limit:g} 秒内没有响应：节点繁忙或驱动挂起；triton-ascend 3.2.1 及以上导入时也会运行它，"
+            "最长等待 100 秒",
         ).format(limit=smi.limit or 0),
         "killed": Text("npu-smi was killed by signal {signal}", "npu-smi 被信号 {signal} 终止").format(
             signal=smi.signal
@@ -549,6 +551,7 @@ def _other_masks(machine: MachineFacts) -> Iterator[Finding]:
             evidence=[Evidence("variable", f"ASCEND_VISIBLE_DEVICES={visible}")],
             remedy=Text("export {name}={value}", "export {name}={value}").format(name=_MASK, value=visible),
         )
+    yield from _ray_ids(variables)
     older = "RAY_EXPERIMENTAL_NOSET_ASCEND_VISIBLE_DEVICES"
     newer = "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"
     if variables.get(older) and not variables.get(newer):
@@ -561,6 +564,29 @@ def _other_masks(machine: MachineFacts) -> Iterator[Finding]:
             evidence=[Evidence("variable", f"{older}={variables[older]}")],
             remedy=Text("export {name}=1", "export {name}=1").format(name=newer),
         )
+
+
+def _ray_ids(variables: dict[str, str]) -> Iterator[Finding]:
+    """Judge Ray's ids: with NOSET Ray hands out the host's ids, while a process behind a mask counts from 0."""
+    noset = "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"
+    ids = re.findall(r"\d+", variables.get(_MASK, ""))
+    if not variables.get(noset) or not ids or ids == [str(number) for number in range(len(ids))]:
+        return
+    yield found(
+        LINK,
+        MASK_IGNORED,
+        variable=noset,
+        what=f"Ray hands out the ids {', '.join(ids)}, behind the mask they count from 0 to {len(ids) - 1}",
+        what_zh=f"Ray 给出的编号是 {', '.join(ids)}，而在掩码之后编号为 0 到 {len(ids) - 1}",
+        evidence=[
+            Evidence("variable", f"{noset}={variables[noset]}"),
+            Evidence("variable", f"{_MASK}={variables[_MASK]}"),
+        ],
+        predicted_errors=["Invalid device ID"],
+        remedy=Text("map them by their place in the mask: {pairs}", "按其在掩码中的位置换算：{pairs}").format(
+            pairs=", ".join(f"{item}→{number}" for number, item in enumerate(ids))
+        ),
+    )
 
 
 def _driver_line(machine: MachineFacts, chip: _Chip) -> Iterator[Finding]:

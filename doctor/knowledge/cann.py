@@ -21,7 +21,7 @@ _FINAL = 9
 
 @dataclass(frozen=True, order=True)
 class CannVersion:
-    """A version of CANN, however its channel spells it: 9.1.0-beta.3, 9.1.0b3, 9.1.0.beta.3 and cann-9.1.0-beta3 are one.
+    """A version of CANN, however its channel spells it: 9.1.0-beta.3, 9.1.0b3 and 9.1.0.beta.3 are one.
 
     `candidate` is the RC number of lines that ended with one (8.3.RC2): there it is no preview but the release.
     """

@@ -34,8 +34,9 @@ def error_codes() -> tuple[ErrorCode, ...]:
 
 
 def look_up(code: str | int) -> tuple[ErrorCode, ...]:
-    """Return what is known of a code; several families may use a number, and none may. A class like E2xxxx matches
-    the codes of its class that have no row of their own.
+    """Return what is known of a code: nothing, or a row of each family that uses the number.
+
+    A class like E2xxxx stands for the codes of its class that have no row of their own.
     """
     wanted = str(code).strip()
     exact = tuple(row for row in error_codes() if row.code == wanted)

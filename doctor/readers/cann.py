@@ -86,7 +86,7 @@ def _versioned(root: Root, base: str) -> list[str]:
 
 
 def _places(root: Root, base: str) -> Iterator[str]:
-    """The entry links of both layouts below one install folder, then each version, newest first."""
+    """Yield the entry links of both layouts below one install folder, then each version, newest first."""
     older = f"{base}/ascend-toolkit"
     versions = sorted((name for name in root.names(older) if name[:1].isdigit()), key=natural, reverse=True)
     yield f"{base}/cann"
