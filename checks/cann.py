@@ -112,7 +112,7 @@ BREAK = Fault(
 TORCH_SYMBOLS = Fault(
     "FD145",
     Text(
-        "torch-npu {npu} needs {count} symbols that the installed torch {torch} does not have",
+        "torch-npu {npu} needs symbols ({count}) that the installed torch {torch} does not have",
         "torch-npu {npu} 需要的 {count} 个符号在已安装的 torch {torch} 中不存在",
     ),
     affects=CAPABILITIES,
@@ -120,7 +120,7 @@ TORCH_SYMBOLS = Fault(
 CANN_SYMBOLS = Fault(
     "FD146",
     Text(
-        "torch-npu {npu} needs {count} symbols that CANN {cann} does not export",
+        "torch-npu {npu} needs symbols ({count}) that CANN {cann} does not export",
         "torch-npu {npu} 需要的 {count} 个符号在 CANN {cann} 中未导出",
     ),
     affects=CAPABILITIES,

@@ -1,0 +1,111 @@
+"""The machine's side of the command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cann_trees as trees
+import pytest
+
+
+def flexdoctor(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flexdoctor", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> trees.Machine:
+    return trees.machine(tmp_path / "root")
+
+
+def test_image_from_outside_with_an_env_file(machine: trees.Machine, tmp_path: Path) -> None:
+    lines = ["# variables of the image", "", *(f"export {key}={value!r}" for key, value in machine.variables.items())]
+    file = trees.write(tmp_path / "env", "\n".join(lines))
+    done = flexdoctor("check", "--site-packages", machine.site, "--root", machine.root, "--env-file", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS - cann 9.1.0 at /usr/local/Ascend/cann-9.1.0, sourced" in done.stdout
+
+
+def test_env_beats_the_file(machine: trees.Machine, tmp_path: Path) -> None:
+    file = trees.write(tmp_path / "env", "\n".join(f"{key}={value}" for key, value in machine.variables.items()))
+    done = flexdoctor(
+        "check", "--site-packages", machine.site, "--root", machine.root, "--env-file", file,
+        "--env", "ASCEND_RT_VISIBLE_DEVICES=", "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["root_cause"] == "FD137"
+
+
+def test_variables_of_this_process_say_nothing_about_an_image(machine: trees.Machine) -> None:
+    done = flexdoctor(
+        "check", "--site-packages", machine.site, "--root", machine.root, "--format", "json",
+        ASCEND_HOME_PATH="/usr/local/Ascend/cann", ASCEND_RT_VISIBLE_DEVICES="77",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["root_cause"] == "FD123"
+
+
+def test_chinese_says_the_same(machine: trees.Machine) -> None:
+    done = flexdoctor("check", "--site-packages", machine.site, "--root", machine.root, "--lang", "zh")
+    assert "CANN 9.1.0 已安装但未加载环境变量   FD123" in done.stdout.splitlines()[1]
+    assert "source /usr/local/Ascend/cann/set_env.sh" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--env", "A=1"], "go with --root"),
+        (["--root", "/nonexistent-root"], "is not a folder"),
+        (["--env", "no-separator"], "expected KEY=VALUE"),
+        (["--env", "=x"], "expected KEY=VALUE"),
+        (["--env-file", "/nonexistent-env"], "No such file"),
+    ],
+)
+def test_wrong_use_is_one_line(machine: trees.Machine, arguments: list[str], message: str) -> None:
+    rooted = [] if arguments[:2] == ["--env", "A=1"] else ["--root", str(machine.root)]
+    if arguments[0] == "--root":
+        rooted = []
+    done = flexdoctor("check", "--site-packages", machine.site, *rooted, *arguments)
+    assert done.returncode in (2, 3)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_deep_without_its_reader_names_the_extra(machine: trees.Machine, tmp_path: Path) -> None:
+    blocker = trees.write(
+        tmp_path / "block/sitecustomize.py",
+        "import importlib.util as u\nreal = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'elftools' else real(name, *rest)\n",
+    )
+    done = flexdoctor("check", "--site-packages", machine.site, "--deep", PYTHONPATH=str(blocker.parent))
+    assert done.returncode == 2
+    assert "pip install 'flexdoctor[deep]'" in done.stderr
+
+
+def test_help_says_how_missing_hardware_counts() -> None:
+    text = " ".join(flexdoctor("check", "--help").stdout.split())
+    assert "only with --require does the missing hardware count too" in text
+
+
+def test_no_ascend_at_all_is_told_in_the_first_lines_and_decides_only_on_demand(tmp_path: Path) -> None:
+    root = tmp_path / "bare"
+    (root / "dev").mkdir(parents=True)
+    trees.lay_system(root)
+    site = trees.lay_site(root)
+    arguments = ("check", "--site-packages", site, "--root", root)
+    done = flexdoctor(*arguments)
+    assert done.returncode == 0, done.stdout
+    assert "there is no CANN and no Ascend device on this machine   FD121" in done.stdout.splitlines()[1]
+    assert "have no fault" in done.stdout.splitlines()[2]
+    assert flexdoctor(*arguments, "--require", "compiled_forward").returncode == 1
+
+
+def test_packages_at_fault_too_name_both_in_the_first_lines(tmp_path: Path, site: Path) -> None:
+    root = tmp_path / "bare"
+    root.mkdir()
+    head = flexdoctor("check", "--site-packages", site, "--root", root).stdout.splitlines()[:4]
+    assert "FD111" in head[1]
+    assert "FD121" in head[2]
