@@ -182,13 +182,13 @@ class Machine:
     site: Path
     variables: dict[str, str]
 
-    def facts(self, *, deep: bool = False, **changes: str | None) -> Facts:
-        variables = {**self.variables, **changes}
+    def facts(self, *, deep: bool = False, changes: Mapping[str, str | None] = {}, **more: str | None) -> Facts:
+        variables = {**self.variables, **changes, **more}
         kept = {key: value for key, value in variables.items() if value is not None}
         return read_site_packages(self.site, self.root, ReadOptions(deep=deep, variables=kept))
 
-    def report(self, *, deep: bool = False, **changes: str | None) -> Report:
-        return diagnose(self.facts(deep=deep, **changes), CHAIN)
+    def report(self, *, deep: bool = False, changes: Mapping[str, str | None] = {}, **more: str | None) -> Report:
+        return diagnose(self.facts(deep=deep, changes=changes, **more), CHAIN)
 
 
 def machine(

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import cann_trees as trees
 import pytest
 
+from flexdoctor.cli import main
 
-def flexdoctor(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flexdoctor", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def flexdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str | Path, **variables: str) -> Done:
+        for key, value in variables.items():
+            monkeypatch.setenv(key, value)
+        monkeypatch.setattr(sys, "argv", ["flexdoctor", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        written = capsys.readouterr()
+        return Done(int(end.value.code or 0), written.out, written.err)
+
+    return run
 
 
 @pytest.fixture
@@ -22,7 +44,7 @@ def machine(tmp_path: Path) -> trees.Machine:
     return trees.machine(tmp_path / "root")
 
 
-def test_image_from_outside_with_an_env_file(machine: trees.Machine, tmp_path: Path) -> None:
+def test_image_from_outside_with_an_env_file(flexdoctor: Run, machine: trees.Machine, tmp_path: Path) -> None:
     lines = ["# variables of the image", "", *(f"export {key}={value!r}" for key, value in machine.variables.items())]
     file = trees.write(tmp_path / "env", "\n".join(lines))
     done = flexdoctor("check", "--site-packages", machine.site, "--root", machine.root, "--env-file", file)
@@ -30,7 +52,7 @@ def test_image_from_outside_with_an_env_file(machine: trees.Machine, tmp_path: P
     assert "PASS - cann 9.1.0 at /usr/local/Ascend/cann-9.1.0, sourced" in done.stdout
 
 
-def test_env_beats_the_file(machine: trees.Machine, tmp_path: Path) -> None:
+def test_env_beats_the_file(flexdoctor: Run, machine: trees.Machine, tmp_path: Path) -> None:
     file = trees.write(tmp_path / "env", "\n".join(f"{key}={value}" for key, value in machine.variables.items()))
     done = flexdoctor(
         "check", "--site-packages", machine.site, "--root", machine.root, "--env-file", file,
@@ -40,7 +62,7 @@ def test_env_beats_the_file(machine: trees.Machine, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["root_cause"] == "FD137"
 
 
-def test_variables_of_this_process_say_nothing_about_an_image(machine: trees.Machine) -> None:
+def test_variables_of_this_process_say_nothing_about_an_image(flexdoctor: Run, machine: trees.Machine) -> None:
     done = flexdoctor(
         "check", "--site-packages", machine.site, "--root", machine.root, "--format", "json",
         ASCEND_HOME_PATH="/usr/local/Ascend/cann", ASCEND_RT_VISIBLE_DEVICES="77",
@@ -48,7 +70,7 @@ def test_variables_of_this_process_say_nothing_about_an_image(machine: trees.Mac
     assert json.loads(done.stdout)["root_cause"] == "FD123"
 
 
-def test_chinese_says_the_same(machine: trees.Machine) -> None:
+def test_chinese_says_the_same(flexdoctor: Run, machine: trees.Machine) -> None:
     done = flexdoctor("check", "--site-packages", machine.site, "--root", machine.root, "--lang", "zh")
     assert "CANN 9.1.0 已安装但未加载环境变量   FD123" in done.stdout.splitlines()[1]
     assert "source /usr/local/Ascend/cann/set_env.sh" in done.stdout
@@ -64,7 +86,7 @@ def test_chinese_says_the_same(machine: trees.Machine) -> None:
         (["--env-file", "/nonexistent-env"], "No such file"),
     ],
 )
-def test_wrong_use_is_one_line(machine: trees.Machine, arguments: list[str], message: str) -> None:
+def test_wrong_use_is_one_line(flexdoctor: Run, machine: trees.Machine, arguments: list[str], message: str) -> None:
     rooted = [] if arguments[:2] == ["--env", "A=1"] else ["--root", str(machine.root)]
     if arguments[0] == "--root":
         rooted = []
@@ -74,23 +96,28 @@ def test_wrong_use_is_one_line(machine: trees.Machine, arguments: list[str], mes
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_deep_without_its_reader_names_the_extra(machine: trees.Machine, tmp_path: Path) -> None:
-    blocker = trees.write(
-        tmp_path / "block/sitecustomize.py",
-        "import importlib.util as u\nreal = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name == 'elftools' else real(name, *rest)\n",
+def test_deep_without_its_reader_names_the_extra(
+    flexdoctor: Run, machine: trees.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "elftools" else real(name, *rest)
     )
-    done = flexdoctor("check", "--site-packages", machine.site, "--deep", PYTHONPATH=str(blocker.parent))
+    done = flexdoctor("check", "--site-packages", machine.site, "--deep")
     assert done.returncode == 2
     assert "pip install 'flexdoctor[deep]'" in done.stderr
 
 
-def test_help_says_how_missing_hardware_counts() -> None:
+def test_help_says_how_missing_hardware_counts(
+    flexdoctor: Run,
+) -> None:
     text = " ".join(flexdoctor("check", "--help").stdout.split())
     assert "only with --require does the missing hardware count too" in text
 
 
-def test_no_ascend_at_all_is_told_in_the_first_lines_and_decides_only_on_demand(tmp_path: Path) -> None:
+def test_no_ascend_at_all_is_told_in_the_first_lines_and_decides_only_on_demand(
+    flexdoctor: Run, tmp_path: Path
+) -> None:
     root = tmp_path / "bare"
     (root / "dev").mkdir(parents=True)
     trees.lay_system(root)
@@ -103,7 +130,7 @@ def test_no_ascend_at_all_is_told_in_the_first_lines_and_decides_only_on_demand(
     assert flexdoctor(*arguments, "--require", "compiled_forward").returncode == 1
 
 
-def test_packages_at_fault_too_name_both_in_the_first_lines(tmp_path: Path, site: Path) -> None:
+def test_packages_at_fault_too_name_both_in_the_first_lines(flexdoctor: Run, tmp_path: Path, site: Path) -> None:
     root = tmp_path / "bare"
     root.mkdir()
     head = flexdoctor("check", "--site-packages", site, "--root", root).stdout.splitlines()[:4]

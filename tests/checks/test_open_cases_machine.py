@@ -178,9 +178,7 @@ def test_o15_toolkit_without_kernels_of_this_chip(tmp_path: Path, kernels: tuple
 
 def test_o16_driver_and_cann_too_far_apart(tmp_path: Path) -> None:
     toolkit = trees.Toolkit("8.0.RC1", inner="V100R001C15")
-    machine = trees.machine(
-        tmp_path / "root", toolkit, driver=False, npu="2.1.0.post4", torch="2.1.0", triton="3.2.0"
-    )
+    machine = trees.machine(tmp_path / "root", toolkit, driver=False, npu="2.1.0.post4", torch="2.1.0", triton="3.2.0")
     trees.lay_driver(machine.root, "25.5.1", "[V100R001C21],[V100R001C22],[V100R001C23]")
     item = trees.finding(machine.report(), "FD151")
     assert "25.5.1" in item.title.en
@@ -215,10 +213,10 @@ def test_o19_mask_emptied_by_the_launcher(tmp_path: Path) -> None:
 def test_o19_second_half_physical_ids_are_mapped_by_place(tmp_path: Path) -> None:
     nodes = (*(f"davinci{number}" for number in range(8)), *trees.NODES[1:])
     machine = trees.machine(tmp_path / "root", nodes=nodes)
-    noset = {"RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES": "1"}
-    item = trees.finding(machine.report(ASCEND_RT_VISIBLE_DEVICES="4,5,6,7", **noset), "FD154")
+    noset: dict[str, str | None] = {"RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES": "1"}
+    item = trees.finding(machine.report(ASCEND_RT_VISIBLE_DEVICES="4,5,6,7", changes=noset), "FD154")
     assert "4→0, 5→1, 6→2, 7→3" in item.remedy.en
-    assert trees.codes(machine.report(ASCEND_RT_VISIBLE_DEVICES="0,1,2,3", **noset)) == []
+    assert trees.codes(machine.report(ASCEND_RT_VISIBLE_DEVICES="0,1,2,3", changes=noset)) == []
     assert trees.codes(machine.report(ASCEND_RT_VISIBLE_DEVICES="4,5,6,7")) == []
 
 

@@ -78,7 +78,7 @@ def test_contradicting_pages_are_both_kept() -> None:
 
 def test_every_cann_version_in_a_row_can_be_read() -> None:
     for package in ("torch-npu", "triton-ascend"):
-        assert all(cann.parse_cann(row.cann) for row in cann.pairs(package))  # type: ignore[arg-type]
+        assert all(cann.parse_cann(row.cann) for row in cann.pairs(package))
 
 
 def test_break_is_of_one_version_and_line() -> None:

@@ -196,7 +196,7 @@ def test_what_torch_npu_will_raise_at_import(tmp_path: Path, change: str, text: 
     place = machine.root / f"{INSTALL}/cann-9.1.0/{change}".lstrip("/")
     if change != "unset":
         place.rename(place.with_name("away"))
-    report = machine.report(**({"ASCEND_OPP_PATH": None} if change == "unset" else {}))
+    report = machine.report(changes={"ASCEND_OPP_PATH": None} if change == "unset" else {})
     item = trees.finding(report, "FD127")
     assert item.predicted_errors[1].startswith(text)
 
