@@ -30,7 +30,10 @@ _SYSTEM = re.compile(
 )
 #: The driver's libraries: CANN needs them, torch-npu takes nothing from them, a build container has none.
 _DRIVER = re.compile(r"lib(ascend_hal|c_sec|mmpa|drv\w*|dcmi|devmmap|slog|alog|unified_dlog|error_manager)\.so")
-_OF_TORCH = re.compile(r"_Z(T[ISTV]|GV)?N?[VrKR]*(St\w*)?(2at|3c10|5torch|6caffe2)|THP|torch_")
+#: Mangled names that speak of torch's namespaces anywhere; CANN knows nothing of torch.
+_OF_TORCH = re.compile(r"_Z\w*N[VrKR]*(2at|3c10|5torch|6caffe2)|THP|torch_")
+#: torch-npu's own: what it lacks of itself is neither torch's nor CANN's doing.
+_OF_TORCH_NPU = re.compile(r"_Z(T[ISTV]|GV)?N?[VrKR]*(9torch_npu|7c10_npu|6at_npu|9op_plugin)")
 _OF_PYTHON = re.compile(r"_?Py[A-Z_]")
 _SHOWN_GAPS = 12
 
@@ -258,7 +261,7 @@ def _undefined_symbols(elf: ELFFile) -> Iterator[str]:
         if symbol["st_shndx"] != "SHN_UNDEF" or symbol["st_info"]["bind"] != "STB_GLOBAL" or not symbol.name:
             continue
         version = versions.get_symbol(index).entry["ndx"] if versions is not None else None
-        if version in system or _OF_PYTHON.match(symbol.name):
+        if version in system or _OF_PYTHON.match(symbol.name) or _OF_TORCH_NPU.match(symbol.name):
             continue
         yield symbol.name
 
