@@ -611,9 +611,9 @@ def _npu_line(facts: Facts, toolkit: CannInstallation, cann: knowledge.CannVersi
                 LINK,
                 NPU_OFF_TABLE,
                 Text(
-                    "no published table says for which CANN torch-npu {npu} is; --deep compares the libraries",
-                    "公开的配套表尚未列出 torch-npu {npu} 对应的 CANN；可用 --deep 比对库符号",
-                ).format(npu=version),
+                    "CANN {cann}: no published table names torch-npu {npu} yet; --deep compares the libraries",
+                    "CANN {cann}：公开的配套表尚未列出 torch-npu {npu}；可用 --deep 比对库符号",
+                ).format(npu=version, cann=toolkit.version),
                 evidence=[_of(toolkit)],
             )
         return
@@ -687,9 +687,9 @@ def _triton_line(facts: Facts, toolkit: CannInstallation, cann: knowledge.CannVe
             LINK,
             TRITON_OFF_TABLE,
             Text(
-                "no published table says for which CANN triton-ascend {triton} is",
-                "公开的配套表未列出 triton-ascend {triton} 对应的 CANN",
-            ).format(triton=dist.version),
+                "CANN {cann}: no published table names triton-ascend {triton}",
+                "CANN {cann}：公开的配套表未列出 triton-ascend {triton}",
+            ).format(triton=dist.version, cann=toolkit.version),
             evidence=[metadata(dist, f"Version: {dist.version}"), _of(toolkit)],
         )
         return

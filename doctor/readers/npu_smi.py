@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
 from collections.abc import Mapping
 
 from flexdoctor.facts import NpuChip, NpuSmiFacts
-from flexdoctor.readers.bounded import run_bounded
 from flexdoctor.readers.trees import fold_home
 
 #: A busy node answers late: two seconds are known to be too few.
@@ -26,6 +26,8 @@ def find_npu_smi(variables: Mapping[str, str]) -> str | None:
 
 def ask_npu_smi(program: str | None, limit: float, variables: Mapping[str, str]) -> NpuSmiFacts:
     """Run `npu-smi info` for at most `limit` seconds and return what it said and how it ended."""
+    from flexdoctor.readers.bounded import run_bounded  # noqa: PLC0415 - only where there is a device
+
     if program is None:
         return NpuSmiFacts("absent")
     outcome = run_bounded([program, "info"], seconds=limit, environment=variables)
@@ -51,8 +53,6 @@ def ask_npu_smi(program: str | None, limit: float, variables: Mapping[str, str])
 
 
 def _replace(facts: NpuSmiFacts, outcome: str, **changes: object) -> NpuSmiFacts:
-    import dataclasses  # noqa: PLC0415 - one use
-
     return dataclasses.replace(facts, outcome=outcome, **changes)  # type: ignore[arg-type]
 
 

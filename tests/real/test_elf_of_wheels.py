@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from flexdoctor.facts import LinkageFacts
+from flexdoctor.facts import CannInstallation, LinkageFacts
 from flexdoctor.readers.elf import read_linkage
 from flexdoctor.readers.rooted import Root
 
@@ -75,11 +75,12 @@ def compare(torch: Path, npu: Path) -> LinkageFacts:
     return facts
 
 
-def nm(*options: str) -> set[str]:
+def nm(*options: str, versioned: bool = True) -> set[str]:
     text = subprocess.run(["nm", "-D", *options], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in text.splitlines()]
     # A weak reference (w, v) may stay open; the loader does not mind.
-    return {row[-1].partition("@")[0] for row in rows if len(row) > 1 and row[-2] not in ("w", "v")}
+    names = {row[-1] for row in rows if len(row) > 1 and row[-2] not in ("w", "v")}
+    return {name.partition("@")[0] for name in names if versioned or "@" not in name}
 
 
 def missing_by_nm(torch: Path, npu: Path) -> set[str]:
@@ -115,3 +116,36 @@ def check(unpacked: Path, torch: str, npu: str, platform: str) -> None:
     assert facts.missing == ({"torch": len(expected)} if expected else {})
     assert {gap.symbol for gap in facts.gaps} <= expected
     assert bool(expected) is (torch != npu)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to make a stand-in CANN with")
+def test_cann_side_of_the_real_library(unpacked: Path, tmp_path: Path) -> None:
+    """A stand-in CANN that exports what nm says is open, and the same without one symbol."""
+    torch = libraries(unpacked, "torch", "2.13.0", "x86_64")
+    npu = libraries(unpacked, "torch-npu", "2.13.0", "x86_64")
+    absent = compare(torch, npu).absent
+    patients = [npu / "lib/libtorch_npu.so", npu / "lib/libnpu_profiler.so", *npu.glob("_C*.so")]
+    offered = [*torch.glob("lib/lib*.so"), *npu.glob("lib/*.so")]
+    missing = set().union(*(nm("--undefined-only", str(path), versioned=False) for path in patients))
+    missing -= set().union(*(nm("--defined-only", str(path)) for path in offered))
+    wanted = sorted(symbol for symbol in missing if not symbol.startswith(("Py", "_Py")))
+    assert "aclrtSetDevice" in wanted
+
+    def stand_in(symbols: list[str]) -> LinkageFacts | None:
+        place = tmp_path / "cann/lib64"
+        place.mkdir(parents=True, exist_ok=True)
+        source = tmp_path / "all.c"
+        source.write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in symbols))
+        for name in absent:
+            content = str(source) if name == "libascendcl.so" else "/dev/null"
+            command = ["gcc", "-w", "-shared", "-fPIC", "-x", "c", content, "-o", str(place / name)]
+            subprocess.run([*command, f"-Wl,-soname,{name}"], check=True)
+        toolkit = CannInstallation(str(tmp_path / "cann"), "9.1.0", None)
+        return read_linkage(torch, npu, [toolkit], "", Root())
+
+    whole = stand_in(wanted)
+    assert whole is not None
+    assert (whole.absent, whole.missing) == ((), {})
+    lacking = stand_in([name for name in wanted if name != "aclrtSetDevice"])
+    assert lacking is not None
+    assert [(gap.side, gap.symbol) for gap in lacking.gaps] == [("cann", "aclrtSetDevice")]
