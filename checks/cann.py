@@ -533,7 +533,7 @@ def _kernels(machine: MachineFacts, toolkit: CannInstallation) -> Iterator[Findi
     if toolkit.kernels and (folder is None or folder in toolkit.kernels):
         return
     kernels = f"{toolkit.path}/opp/built-in/op_impl/ai_core/tbe/kernel"
-    chip = name or (family.key if family else None)
+    chip = name or (f"Ascend {family.key}" if family else None)
     version = knowledge.parse_cann(toolkit.version or "")
     package = family.ops_package if family else "<chip>"
     separate = version is not None and (version.major, version.minor) < (8, 5)
@@ -575,7 +575,7 @@ def _fit(facts: Facts, toolkit: CannInstallation) -> Iterator[Finding]:
     """Judge what the toolkit's version says about the packages."""
     cann = knowledge.parse_cann(toolkit.version or "")
     if facts.torch_npu is not None:
-        yield from _python_needs(facts)
+        yield from _python_needs(facts, cann)
     if cann is None:
         return
     yield from _numpy(facts, toolkit, cann)
@@ -716,7 +716,7 @@ def _newer_triton(facts: Facts, version: str) -> Text:
     ).format(python=python, version=version, index=index)
 
 
-def _python_needs(facts: Facts) -> Iterator[Finding]:
+def _python_needs(facts: Facts, cann: knowledge.CannVersion | None) -> Iterator[Finding]:
     """Name all missing packages at once; the error that they lead to names none of them."""
     modules = facts.packages.modules
     absent = [
@@ -738,6 +738,7 @@ def _python_needs(facts: Facts) -> Iterator[Finding]:
             ).format(names=", ".join(names)),
         )
         return
+    wanted = [knowledge.requirement(name, cann, facts.interpreter.version) for name in names]
     sources = dict.fromkeys((need.level, need.source, need.date) for need in absent)
     finding = found(
         LINK,
@@ -753,7 +754,7 @@ def _python_needs(facts: Facts) -> Iterator[Finding]:
             "te/tbe 在此解释器内运行；torch-npu 只显示错误码，缺失的模块名写在 ~/ascend/log 中。",
         ),
         predicted_errors=[_COMPILER_START_ERROR, f"E40020 ... No module named '{fatal[0].module}'"] if fatal else [],
-        remedy=Text(*[f"{facts.interpreter.executable or 'python'} -m pip install {' '.join(names)}"] * 2),
+        remedy=Text(*[f"{facts.interpreter.executable or 'python'} -m pip install {' '.join(wanted)}"] * 2),
     )
     yield finding if fatal else dataclasses.replace(finding, affects=(), severity="warning")
 

@@ -501,8 +501,8 @@ def _bad_mask(value: str, mask: _Mask, count: int, evidence: list[Evidence]) -> 
             "CANN stops reading at {bad!r}, so it sees {ids}", "CANN 读到 {bad!r} 即停止，只能看到 {ids}"
         ),
         "range": Text(
-            "there is no device {bad}: ids are counted anew from 0 to {last} here, whatever they are on the host",
-            "没有编号 {bad} 的设备：此处编号从 0 到 {last}，与宿主机编号无关",
+            "there is no device {bad}; valid here: {valid}, counted anew whatever the host's numbers are",
+            "没有编号 {bad} 的设备；此处有效编号为 {valid}，重新从 0 计数，与宿主机编号无关",
         ),
         "duplicate": Text("device {bad} stands there twice", "设备 {bad} 重复出现"),
         "order": Text(
@@ -511,7 +511,7 @@ def _bad_mask(value: str, mask: _Mask, count: int, evidence: list[Evidence]) -> 
         ),
     }[mask.reason].format(
         bad=mask.bad,
-        last=count - 1,
+        valid="0" if count == 1 else f"0-{count - 1}",
         ids=", ".join(map(str, mask.ids)) or "-",
     )
     given = [int(item) for item in re.findall(r"\d+", value)]

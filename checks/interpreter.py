@@ -11,7 +11,7 @@ from flexdoctor.chain import Check
 from flexdoctor.checks._words import metadata, unreadable
 from flexdoctor.facts import Facts, ToolchainFacts
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped
-from flexdoctor.knowledge.cann import libstdcxx_floor
+from flexdoctor.knowledge.toolchain import libstdcxx_floor
 from flexdoctor.text import NOTHING, Text
 
 LINK = "interpreter"
@@ -263,7 +263,7 @@ def _system_libraries(facts: Facts, toolchain: ToolchainFacts) -> Iterator[Findi
                 ).format(wanted=wanted),
             )
             continue
-        floor = libstdcxx_floor(wanted)
+        floor = libstdcxx_floor(major, minor) if toolchain.libstdcxx is not None else None
         if floor is not None and toolchain.libstdcxx is not None and toolchain.libstdcxx < floor:
             yield found(
                 LINK,

@@ -203,6 +203,20 @@ def exceeds(version: str, bound: Bound) -> bool:
     return _satisfies(version, f">={bound.below}")
 
 
+def requirement(package: str, cann: CannVersion | None, python: str | None) -> str:
+    """Return what to ask pip for when `package` is missing: bounded where this CANN bounds it."""
+    if cann is None:
+        return package
+    bound = next((item for item in bounds(cann, python) if item.package == package), None)
+    if bound is not None:
+        return f'"{package}<{bound.below}"'
+    for row in _table()["pin"]:
+        last = parse_cann(row["until"])
+        if row["package"] == package and last and cann <= last:
+            return f'"{package}{row["versions"]}"'
+    return package
+
+
 @dataclass(frozen=True)
 class ImportRule:
     """Something that torch-npu asks of CANN when it is imported, and what it says if that does not hold."""
@@ -217,12 +231,6 @@ class ImportRule:
 def import_rules() -> dict[str, ImportRule]:
     """Return torch-npu's rules at import by what they ask, in its order."""
     return {row["asks"]: ImportRule(**row) for row in _table()["import_rule"]}
-
-
-def libstdcxx_floor(glibc: str) -> int | None:
-    """Return N of the libstdc++.so.6.0.N that wheels of the manylinux tag for `glibc` may ask for."""
-    rows = [row for row in _table()["libstdcxx"] if Version(row["glibc"]) <= Version(glibc)]
-    return max((int(row["needs"]) for row in rows), default=None)
 
 
 def torch_abi(torch: str) -> int | None:

@@ -165,7 +165,7 @@ def test_doubt_of_a_derived_meaning_is_kept() -> None:
 
 
 def test_every_row_of_every_table_has_a_source_and_a_date() -> None:
-    for name in ("cann", "chips", "drivers", "error_codes"):
+    for name in ("cann", "chips", "drivers", "error_codes", "toolchain"):
         for kind, rows in load_table(name).items():
             for row in rows:
                 assert row.get("source"), (name, kind, row)

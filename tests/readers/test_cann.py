@@ -273,6 +273,13 @@ def test_packages_that_only_the_documents_ask_for_are_a_warning(tmp_path: Path) 
     assert item.remedy.en.endswith("pip install sympy cffi")
 
 
+def test_what_to_install_is_bounded_where_this_cann_bounds_it(tmp_path: Path) -> None:
+    needs = [name for name in trees.NEEDS if name not in ("numpy", "protobuf")]
+    for cann, command in (("8.5.0", '"numpy<2" "protobuf==3.20.*"'), ("9.1.0", "numpy protobuf")):
+        machine = trees.machine(tmp_path / cann, trees.Toolkit(cann), needs=needs)
+        assert trees.finding(machine.report(), "FD147").remedy.en.endswith(f"pip install {command}")
+
+
 def test_module_without_metadata_is_not_missing(tmp_path: Path) -> None:
     needs = [name for name in trees.NEEDS if name != "attrs"]
     machine = trees.machine(tmp_path / "root", needs=needs)
