@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import metadata, unreadable
-from flexdoctor.facts import CannInstallation, Distribution, Facts, LinkageFacts, MachineFacts, VariablePath
+from flexdoctor.facts import (
+    CannInstallation,
+    Distribution,
+    Facts,
+    LinkageFacts,
+    MachineFacts,
+    Unread,
+    VariablePath,
+)
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped, unknown
 from flexdoctor.knowledge import cann as knowledge
 from flexdoctor.knowledge.chips import ChipFamily, family_of_chip, family_of_pci
@@ -205,6 +213,16 @@ def _errors(facts: Facts) -> list[str]:
 
 def _out_of_use(facts: Facts, machine: MachineFacts, home: str | None) -> Finding:
     errors = _errors(facts)
+    if closed := _closed(machine, home):
+        return unknown(
+            LINK,
+            NOT_INSTALLED,
+            Text(
+                "could not tell which CANN is here: {path} cannot be read by this user",
+                "无法判断此处的 CANN：当前用户无法读取 {path}",
+            ).format(path=closed[0].path),
+            evidence=unreadable(closed),
+        )
     if home is not None:
         rule = knowledge.import_rules()["ASCEND_HOME_PATH"]
         here = any(item.exists for item in machine.variable_paths if item.variable == "ASCEND_HOME_PATH")
@@ -234,6 +252,15 @@ def _out_of_use(facts: Facts, machine: MachineFacts, home: str | None) -> Findin
             remedy=_install(facts),
         )
     return _no_ascend(machine, errors)
+
+
+def _closed(machine: MachineFacts, home: str | None) -> list[Unread]:
+    """Return the places of CANN that could not be read; nothing can be said of what they hold."""
+    if machine.cann and home is None:
+        return []
+    places = tuple(item for item in (home, "/usr/local/Ascend") if item)
+    own = [item for item in machine.unread if "/driver" not in item.path]
+    return [item for item in own if item.path.startswith(places) or re.search(r"/Ascend(/|$)", item.path)]
 
 
 def _install(facts: Facts) -> Text:

@@ -183,6 +183,9 @@ def _no_device(machine: MachineFacts) -> Finding:
     if pci:
         keys = ", ".join(family.key for family in pci)
         evidence.append(Evidence("device", f"Ascend {keys} on the bus", path="/sys/bus/pci/devices"))
+    asked = machine.environment.get("ASCEND_VISIBLE_DEVICES")
+    if asked is not None:
+        evidence.append(Evidence("variable", f"ASCEND_VISIBLE_DEVICES={asked}"))
     if pci and container is False:
         return found(
             LINK,

@@ -10,7 +10,7 @@ from packaging.tags import Tag, parse_tag
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import metadata, unreadable
 from flexdoctor.facts import Facts, ToolchainFacts
-from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped
+from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped, unknown
 from flexdoctor.knowledge.toolchain import libstdcxx_floor
 from flexdoctor.text import NOTHING, Text
 
@@ -203,7 +203,18 @@ def _compiler(toolchain: ToolchainFacts) -> Iterator[Finding]:
         "安装 g++（apt install g++ 或 dnf install gcc-c++），或将 CC 指向 C++ 编译器",
     )
     if toolchain.cc is None:
-        if toolchain.cxx is None and toolchain.path_known:
+        if toolchain.cxx is None and not toolchain.path_known:
+            yield unknown(
+                LINK,
+                NO_CXX,
+                Text(
+                    "could not tell whether there is a C++ compiler: none in the usual folders, and the PATH of the "
+                    "image is not known (--env PATH=...)",
+                    "无法判断是否有 C++ 编译器：常用目录中没有，而镜像的 PATH 未知（--env PATH=...）",
+                ),
+                affects=(),
+            )
+        elif toolchain.cxx is None:
             yield found(
                 LINK,
                 NO_CXX,

@@ -108,6 +108,7 @@ def _read_one(root: Root, folder: str, how: str, chips: tuple[str, ...]) -> Cann
     statements = list(_versions(root, folder))
     libraries = tuple(name for name in LIBRARIES if root.exists(f"{folder}/lib64/{name}"))
     if not statements and not libraries:
+        root.names(folder)  # notes a folder that this user may not read
         return None
     version, version_file = statements[0] if statements else (_from_name(root.real(folder)), None)
     info = _install_info(root, folder)
@@ -264,7 +265,7 @@ def read_variable_paths(
                 root.shown(path.rstrip("/") or "/"),
                 root.exists(path),
                 toolkit,
-                _kind(path, real, toolkit, packages),
+                _kind(root, path, real, toolkit, packages),
             )
         )
     return tuple(found)
@@ -288,9 +289,9 @@ def _concerns_ascend(root: Root, path: str, homes: list[tuple[str, str]]) -> boo
 
 
 def _kind(
-    path: str, real: str, toolkit: str | None, packages: list[str]
+    root: Root, path: str, real: str, toolkit: str | None, packages: list[str]
 ) -> Literal["toolkit", "stub", "driver", "nnal", "other"]:
-    if re.search(r"/(devlib|stub)(/|$)", f"{path}/{real}/"):
+    if re.search(r"/(devlib|stub)(/|$)", f"{path}/{real}/") and root.exists(f"{path}/libascend_hal.so"):
         return "stub"
     if any(real.startswith(f"{package}/") for package in packages) or "/nnal/" in path:
         return "nnal"

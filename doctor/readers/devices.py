@@ -103,7 +103,7 @@ def read_driver(root: Root, variables: Mapping[str, str]) -> DriverFacts:
 
 def read_container(root: Root, variables: Mapping[str, str]) -> ContainerFacts:
     """Tell a container from bare metal; an unpacked image is a container to be."""
-    marked = any(name in variables for name in ("ASCEND_DOCKER_RUNTIME", "ASCEND_VISIBLE_DEVICES"))
+    marked = "ASCEND_DOCKER_RUNTIME" in variables
     if not root.live:
         return ContainerFacts(True, "an unpacked image", marked)
     for path in ("/.dockerenv", "/run/.containerenv"):
@@ -113,9 +113,12 @@ def read_container(root: Root, variables: Mapping[str, str]) -> ContainerFacts:
         return ContainerFacts(True, "KUBERNETES_SERVICE_HOST is set", marked)
     if variables.get("container"):
         return ContainerFacts(True, "the variable container is set", marked)
-    groups = root.read("/proc/1/cgroup") or ""
+    groups = (root.read("/proc/1/cgroup") or "").strip()
     if match := re.search(r"/(docker|kubepods|containerd|lxc|crio|libpod)[^\n]*", groups):
         return ContainerFacts(True, f"/proc/1/cgroup: {match[0][:60]}", marked)
-    if groups:
-        return ContainerFacts(marked, "ASCEND_DOCKER_RUNTIME is set" if marked else "/proc/1/cgroup", marked)
-    return ContainerFacts(None, None, marked)
+    if marked:
+        return ContainerFacts(True, "ASCEND_DOCKER_RUNTIME is set", marked)
+    # A container with a name space of its own shows only this; so do a few hosts.
+    if groups in ("", "0::/"):
+        return ContainerFacts(None, None, marked)
+    return ContainerFacts(False, f"/proc/1/cgroup: {groups.splitlines()[0][:60]}", marked)

@@ -12,9 +12,11 @@ import pytest
 from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
 from flexdoctor.checks.devices import parse_mask
-from flexdoctor.facts import ContainerFacts, MachineFacts, NpuChip, NpuSmiFacts
+from flexdoctor.facts import CannInstallation, ContainerFacts, MachineFacts, NpuChip, NpuSmiFacts, Unread
 from flexdoctor.findings import Report
+from flexdoctor.readers.devices import read_container
 from flexdoctor.readers.machine import read_machine
+from flexdoctor.readers.rooted import Root
 
 
 def judged(machine: trees.Machine, **changes: object) -> Report:
@@ -61,6 +63,47 @@ def test_a_mask_that_ends_early_still_runs_with_what_it_names(tmp_path: Path) ->
     assert trees.finding(report, "FD138").severity == "warning"
     assert trees.finding(report, "FD138").remedy.en == "export ASCEND_RT_VISIBLE_DEVICES=0,1"
     assert report.verdict == "healthy"
+
+
+def test_facts_of_an_older_snapshot_raise_no_alarm(tmp_path: Path) -> None:
+    machine = trees.machine(tmp_path / "root")
+    older = MachineFacts(
+        cann=(CannInstallation("/usr/local/Ascend/cann-9.1.0", "9.1.0", None),),
+        device_nodes=tuple(f"/dev/{name}" for name in trees.NODES),
+        environment={"ASCEND_HOME_PATH": "/usr/local/Ascend/cann-9.1.0", "ASCEND_OPP_PATH": "/usr/local/Ascend/opp"},
+    )
+    facts = dataclasses.replace(machine.facts(), machine=older)
+    packages = dataclasses.replace(facts.packages, modules=None)
+    report = diagnose(dataclasses.replace(facts, packages=packages), CHAIN)
+    assert trees.codes(report) == []
+
+
+def test_a_place_that_this_user_may_not_read_is_unknown_not_empty(tmp_path: Path) -> None:
+    machine = trees.machine(tmp_path / "root", None)
+    report = judged(machine, unread=(Unread("/usr/local/Ascend", "Permission denied"),))
+    assert trees.codes(report) == []
+    assert "FD122" in trees.codes(report, "unknown")
+    assert report.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "container"),
+    [
+        ("0::/init.scope", False),
+        ("0::/", None),
+        ("12:cpu:/docker/0123abc", True),
+        ("0::/kubepods.slice/x", True),
+        ("", None),
+    ],
+)
+def test_container_or_bare_metal(
+    tmp_path: Path, cgroup: str, container: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees.write(tmp_path / "proc/1/cgroup", cgroup)
+    root = Root(tmp_path)
+    monkeypatch.setattr(root, "live", True)
+    monkeypatch.setattr(root, "host", lambda path: f"{tmp_path}{path}")
+    assert read_container(root, {}).is_container is container
 
 
 def test_nodes_are_read_with_mode_and_owner(tmp_path: Path) -> None:

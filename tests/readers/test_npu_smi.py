@@ -8,7 +8,11 @@ from pathlib import Path
 import cann_trees as trees
 import pytest
 
+from flexdoctor.chain import diagnose
+from flexdoctor.checks import CHAIN
+from flexdoctor.facts import DeviceNode, Facts, TargetFacts
 from flexdoctor.readers.bounded import run_bounded
+from flexdoctor.readers.machine import read_machine
 from flexdoctor.readers.npu_smi import ask_npu_smi, find_npu_smi, parse_table
 
 A2 = """
@@ -141,3 +145,25 @@ def test_grandchild_that_keeps_the_pipe_does_not_keep_the_doctor(tmp_path: Path)
 
 def test_closed_output_does_not_hide_a_hang(tmp_path: Path) -> None:
     assert run_bounded([smi(tmp_path, "exec >&- 2>&-; sleep 1000")], seconds=0.2).ended == "timed out"
+
+
+def test_check_tells_of_a_hang_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live machine, with device nodes of its own as far as the reader is concerned."""
+    smi(tmp_path, "sleep 1000")
+    nodes = tuple(DeviceNode(f"/dev/{name}", 0o666, 0, 0) for name in trees.NODES)
+    monkeypatch.setattr("flexdoctor.readers.machine.read_nodes", lambda root: nodes)
+    monkeypatch.setattr("flexdoctor.readers.npu_smi.PLACES", ())
+    machine = read_machine(Path("/"), {"PATH": f"{tmp_path}:{os.environ['PATH']}"}, npu_smi_limit=0.3)
+    assert machine.npu_smi is not None
+    assert machine.npu_smi.outcome == "timed out"
+    target = TargetFacts("environment", "here", (), machine_examined=True)
+    report = diagnose(Facts(target=target, machine=machine), CHAIN)
+    (item,) = [item for item in report.findings if item.code == "FD135"]
+    assert "did not answer within 0.3 s" in item.title.en
+    assert any(item.link == "devices" and item.status == "fail" for item in report.findings)  # no driver here: FD134
+
+
+def test_nothing_is_run_for_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees.lay_nodes(tmp_path)
+    monkeypatch.setattr("flexdoctor.readers.bounded.subprocess.Popen", None)
+    assert read_machine(tmp_path, {"PATH": os.environ["PATH"]}).npu_smi is None
