@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flexdoctor.facts import CannInstallation, LinkageFacts, SymbolGap, Unread
 from flexdoctor.readers.rooted import Root
+from flexdoctor.readers.toolchain import LIBRARY_FOLDERS
 from flexdoctor.readers.trees import fold_home
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ _TORCH_LIBRARIES = ("libtorch_cpu.so", "libc10.so", "libtorch_python.so", "libto
 #: The C library, the compiler's and the loader: their symbols carry versions and are the wheel tag's matter.
 _SYSTEM = re.compile(
     r"(lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s|gomp|atomic|z)\.so(\.\d+)*|ld-linux.*|linux-vdso.*)$"
+)
+#: What every Python process has loaded. Some references to it carry no version (dlopen, pthread_create), so its
+#: symbols are looked up like all others.
+_LOADED_ANYWAY = (
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libstdc++.so.6",
+    "libgcc_s.so.1",
 )
 #: The driver's libraries: CANN needs them, torch-npu takes nothing from them, a build container has none.
 _DRIVER = re.compile(r"lib(ascend_hal|c_sec|mmpa|drv\w*|dcmi|devmmap|slog|alog|unified_dlog|error_manager)\.so")
@@ -120,6 +132,7 @@ class _Comparison:
         searched = [part for part in library_path.split(":") if part.startswith("/")]
         # A toolkit that is installed and not sourced still answers whether it would fit.
         toolkits = [f"{Path(item.path).expanduser()}/lib64" for item in cann[:1]]
+        self.root = root
         self.system_folders = [root.host(part) for part in [*searched, *toolkits] if not part.endswith("/devlib")]
 
     def run(self, starts: list[Path]) -> LinkageFacts:
@@ -132,7 +145,7 @@ class _Comparison:
     def _compare(self, starts: list[Path]) -> LinkageFacts:
         patients = [library for path in starts if (library := self._open(path.name, str(path)))]
         scope, absent = self._closure(patients)
-        offered = [*scope.values(), *self._rest_of_torch(scope)]
+        offered = [*scope.values(), *self._rest_of_torch(scope), *self._system()]
         torch_complete = all(name in scope for name in _TORCH_LIBRARIES)
         needed, gaps = 0, []
         for library in patients:
@@ -184,6 +197,16 @@ class _Comparison:
             if path.name not in scope and (library := self._open(path.name, str(path))):
                 yield library
 
+    def _system(self) -> Iterator[_Library]:
+        """Yield the system's libraries; an image without any has the names of this machine's."""
+        for name in _LOADED_ANYWAY:
+            inside = self.root.first(f"{folder}/{name}" for folder in LIBRARY_FOLDERS)
+            here = next((f"{item}/{name}" for item in LIBRARY_FOLDERS if os.path.isfile(f"{item}/{name}")), None)  # noqa: PTH113
+            opened = self._open(name, self.root.host(inside), note=False) if inside else None
+            opened = opened or (self._open(name, here, note=False) if here else None)
+            if opened:
+                yield opened
+
     def _locate(self, name: str, library: _Library) -> str | None:
         for folder in [*library.folders, *self.package_folders, *self.system_folders]:
             path = f"{folder}/{name}"
@@ -191,7 +214,7 @@ class _Comparison:
                 return path
         return None
 
-    def _open(self, name: str, path: str) -> _Library | None:
+    def _open(self, name: str, path: str, *, note: bool = True) -> _Library | None:
         from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only for --deep
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415
 
@@ -201,12 +224,14 @@ class _Comparison:
             elf = ELFFile(file)
             needed, folders = _dynamic(elf, str(Path(path).parent))
         except OSError as error:
-            self.unread.setdefault(path, Unread(fold_home(path), error.strerror or str(error)))
-            return None
+            reason = error.strerror or str(error)
         except (ELFError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-            self.unread.setdefault(path, Unread(fold_home(path), f"not a readable ELF file: {error}"))
-            return None
-        return _Library(name, path, elf, needed, folders)
+            reason = f"not a readable ELF file: {error}"
+        else:
+            return _Library(name, path, elf, needed, folders)
+        if note:
+            self.unread.setdefault(path, Unread(fold_home(path), reason))
+        return None
 
     def _undefined(self, library: _Library) -> list[str]:
         from elftools.common.exceptions import ELFError  # noqa: PLC0415

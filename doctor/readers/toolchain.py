@@ -12,7 +12,7 @@ from flexdoctor.readers.rooted import Root
 
 #: What a shell without any profile searches; used for an image whose PATH was not given.
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LIBRARY_FOLDERS = (
+LIBRARY_FOLDERS = (
     "/lib64",
     "/usr/lib64",
     "/lib/x86_64-linux-gnu",
@@ -91,7 +91,7 @@ def _glibc(root: Root) -> tuple[str | None, str | None]:
         return (
             (text.removeprefix("glibc "), "confstr CS_GNU_LIBC_VERSION") if text.startswith("glibc ") else (None, None)
         )
-    for folder in _LIBRARY_FOLDERS:
+    for folder in LIBRARY_FOLDERS:
         path = f"{folder}/libc.so.6"
         if not root.exists(path):
             continue
@@ -112,7 +112,7 @@ def _libstdcxx(root: Root, variables: Mapping[str, str], prefix: str | None) -> 
     """Return N of the libstdc++.so.6.0.N that is found first: the loader's path, the conda prefix, the system."""
     searched = [part for part in variables.get("LD_LIBRARY_PATH", "").split(":") if part.startswith("/")]
     own = [f"{prefix}/lib"] if prefix and root.is_folder(f"{prefix}/conda-meta") else []
-    for folder in [*searched, *own, *_LIBRARY_FOLDERS]:
+    for folder in [*searched, *own, *LIBRARY_FOLDERS]:
         path = f"{folder}/libstdc++.so.6"
         if not root.exists(path):
             continue

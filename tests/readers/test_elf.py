@@ -129,7 +129,7 @@ def test_either_kind_of_hash_table(tmp_path: Path, style: str) -> None:
 
 def test_library_of_the_c_runtime_and_of_python_is_not_ours_to_judge(tmp_path: Path) -> None:
     torch = lay_torch(tmp_path)
-    npu = lay_npu(tmp_path, uses=(TORCH, "PyList_New", "_PyObject_New", "getpid"))
+    npu = lay_npu(tmp_path, uses=(TORCH, "PyList_New", "_PyObject_New", "getpid", "dlopen", "pthread_create"))
     assert compare(torch, npu, lay_cann(tmp_path / "cann")).missing == {}
 
 
