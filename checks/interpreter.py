@@ -12,7 +12,7 @@ from flexdoctor.checks._words import metadata, unreadable
 from flexdoctor.facts import Facts, ToolchainFacts
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped, unknown
 from flexdoctor.knowledge.toolchain import libstdcxx_floor
-from flexdoctor.text import NOTHING, Text
+from flexdoctor.text import Text
 
 LINK = "interpreter"
 
@@ -284,7 +284,10 @@ def _system_libraries(facts: Facts, toolchain: ToolchainFacts) -> Iterator[Findi
                 wanted=floor,
                 evidence=[Evidence("file", f"libstdc++.so.6.0.{toolchain.libstdcxx}", path=toolchain.libstdcxx_from)],
                 predicted_errors=[f"ImportError: ... version `GLIBCXX_3.4.{floor}' not found"],
-                remedy=NOTHING,
+                remedy=Text(
+                    "bring a newer libstdc++ (conda: conda install -c conda-forge libstdcxx-ng), or use a newer system",
+                    "安装更新的 libstdc++（conda：conda install -c conda-forge libstdcxx-ng），或使用更新的系统",
+                ),
             )
 
 

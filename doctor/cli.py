@@ -237,22 +237,26 @@ def _options(
 
 
 def _variables(env: list[str] | None, env_file: Path | None) -> dict[str, str]:
-    """Return the variables of an image, as `docker run --env-file` and `--env` would set them."""
-    lines = [(item, "--env") for item in env or ()]
+    """Return the variables of an image. `--env` goes before the file, which may be what `env` printed there."""
+    found = {}
     if env_file:
         try:
             text = env_file.read_text(encoding="utf-8-sig", errors="replace")
         except OSError as error:
             raise StopError(f"--env-file: {env_file}: {error.strerror or error}", 2) from error
-        written = [line.strip().removeprefix("export ") for line in text.splitlines()]
-        lines = [(line, str(env_file)) for line in written if line and not line.startswith("#")] + lines
-    found = {}
-    for line, origin in lines:
-        key, separator, value = line.partition("=")
+        # Comments, shell functions and the further lines of a long value are no variables of ours.
+        for line in text.splitlines():
+            key, separator, value = line.strip().removeprefix("export ").partition("=")
+            if separator and key.isidentifier():
+                quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+                found[key] = value[1:-1] if quoted else value
+        if not found:
+            raise StopError(f"--env-file: {env_file} has no line KEY=VALUE", 2)
+    for item in env or ():
+        key, separator, value = item.partition("=")
         if not separator or not key.isidentifier():
-            raise StopError(f"{origin}: expected KEY=VALUE, found {line!r}", 2)
-        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-        found[key] = value[1:-1] if quoted else value
+            raise StopError("--env: expected KEY=VALUE", 2)  # what was given may be a secret
+        found[key] = value
     return found
 
 

@@ -52,6 +52,13 @@ def test_image_from_outside_with_an_env_file(flexdoctor: Run, machine: trees.Mac
     assert "PASS - cann 9.1.0 at /usr/local/Ascend/cann-9.1.0, sourced" in done.stdout
 
 
+def test_what_env_printed_in_the_image_will_do(flexdoctor: Run, machine: trees.Machine, tmp_path: Path) -> None:
+    lines = ["BASH_FUNC_ml%%=() {  eval `x`", "}", *(f"{key}={value}" for key, value in machine.variables.items())]
+    file = trees.write(tmp_path / "env", "\n".join([*lines, "PS1=\\u", "second line of a value"]))
+    done = flexdoctor("check", "--site-packages", machine.site, "--root", machine.root, "--env-file", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_env_beats_the_file(flexdoctor: Run, machine: trees.Machine, tmp_path: Path) -> None:
     file = trees.write(tmp_path / "env", "\n".join(f"{key}={value}" for key, value in machine.variables.items()))
     done = flexdoctor(
@@ -84,6 +91,7 @@ def test_chinese_says_the_same(flexdoctor: Run, machine: trees.Machine) -> None:
         (["--env", "no-separator"], "expected KEY=VALUE"),
         (["--env", "=x"], "expected KEY=VALUE"),
         (["--env-file", "/nonexistent-env"], "No such file"),
+        (["--env-file", "/dev/null"], "has no line KEY=VALUE"),
     ],
 )
 def test_wrong_use_is_one_line(flexdoctor: Run, machine: trees.Machine, arguments: list[str], message: str) -> None:
