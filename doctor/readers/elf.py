@@ -153,7 +153,7 @@ class _Comparison:
                 needed += 1
                 side: Literal["torch", "cann"] = "torch" if _OF_TORCH.match(symbol) else "cann"
                 judged = torch_complete if side == "torch" else torch_complete and not absent
-                if judged and not any(item.exports(symbol) for item in offered):
+                if judged and not any(self._offers(item, symbol) for item in offered):
                     gaps.append(SymbolGap(symbol, fold_home(library.path), side))
         unique = {gap.symbol: gap for gap in reversed(gaps)}
         ordered = sorted(unique.values(), key=lambda gap: (gap.side != "torch", gap.symbol))
@@ -166,6 +166,17 @@ class _Comparison:
             gaps=tuple(_sample(ordered)),
             unread=tuple(self.unread.values()),
         )
+
+    def _offers(self, library: _Library, symbol: str) -> bool:
+        """Return whether a library exports a symbol; one that cannot be read is given the benefit of the doubt."""
+        try:
+            return library.exports(symbol)
+        except _broken() as error:
+            self._note(library.path, f"symbols cannot be read: {error}")
+            return True
+
+    def _note(self, path: str, reason: str) -> None:
+        self.unread.setdefault(path, Unread(fold_home(path), reason))
 
     def _closure(self, patients: list[_Library]) -> tuple[dict[str, _Library], list[str]]:
         """Return the libraries that the loader would bring in, and the names that it would not find."""
@@ -190,7 +201,7 @@ class _Comparison:
         return self.torch_folder is not None and path.startswith(f"{self.torch_folder}/")
 
     def _rest_of_torch(self, scope: dict[str, _Library]) -> Iterator[_Library]:
-        """Yield what else `import torch` has loaded by then; opened only when all others lack a symbol."""
+        """Yield what else `import torch` has loaded by then."""
         if self.torch_folder is None:
             return
         for path in sorted(self.torch_folder.glob("lib*.so")):
@@ -215,8 +226,7 @@ class _Comparison:
         return None
 
     def _open(self, name: str, path: str, *, note: bool = True) -> _Library | None:
-        from elftools.common.exceptions import ELFError  # noqa: PLC0415 - only for --deep
-        from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+        from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - only for --deep
 
         try:
             file = open(path, "rb")  # noqa: PTH123, SIM115 - stays open while symbols are looked up
@@ -225,22 +235,29 @@ class _Comparison:
             needed, folders = _dynamic(elf, str(Path(path).parent))
         except OSError as error:
             reason = error.strerror or str(error)
-        except (ELFError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
+        except _broken() as error:
             reason = f"not a readable ELF file: {error}"
         else:
             return _Library(name, path, elf, needed, folders)
         if note:
-            self.unread.setdefault(path, Unread(fold_home(path), reason))
+            self._note(path, reason)
         return None
 
     def _undefined(self, library: _Library) -> list[str]:
-        from elftools.common.exceptions import ELFError  # noqa: PLC0415
-
         try:
             return list(_undefined_symbols(library.elf))
-        except (ELFError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-            self.unread.setdefault(library.path, Unread(fold_home(library.path), f"symbols cannot be read: {error}"))
+        except _broken() as error:
+            self._note(library.path, f"symbols cannot be read: {error}")
             return []
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """Return what pyelftools raises for files that are not what they say."""
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415
+    from elftools.construct import ConstructError  # noqa: PLC0415
+
+    arithmetic = (ArithmeticError, MemoryError, RecursionError)
+    return (ELFError, ConstructError, ValueError, LookupError, AttributeError, TypeError, AssertionError, *arithmetic)
 
 
 def _sample(gaps: Iterable[SymbolGap]) -> Iterator[SymbolGap]:

@@ -150,6 +150,16 @@ def test_truncated_library_is_a_note_not_a_traceback(tmp_path: Path) -> None:
         assert facts.unread or facts.missing == {}
 
 
+@pytest.mark.parametrize("victim", ["torch_npu/lib/libtorch_npu.so", "torch/lib/libtorch_cpu.so"])
+def test_damage_anywhere_is_never_a_traceback(tmp_path: Path, victim: str) -> None:
+    torch, npu = lay_torch(tmp_path), lay_npu(tmp_path)
+    whole = (tmp_path / victim).read_bytes()
+    for start in range(0, len(whole), 1021):
+        for filler in (b"\0", b"\xff"):
+            (tmp_path / victim).write_bytes(whole[:start] + filler * 64 + whole[start + 64 :])
+            read_linkage(torch, npu, [], "", Root())
+
+
 def test_from_files_to_verdict_on_a_fake_root(tmp_path: Path) -> None:
     toolkit = trees.Toolkit("8.5.0", libraries=(), inner="V100R001C25")
     machine = trees.machine(tmp_path / "root", toolkit, npu="2.7.1.post4", torch="2.7.1", triton="3.2.0")
