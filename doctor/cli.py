@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -115,6 +115,31 @@ SnapshotOption = Annotated[
 ExampleOption = Annotated[
     str | None, typer.Option("--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.")
 ]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="With --root: a variable of the image. Repeatable."),
+]
+EnvFileOption = Annotated[
+    Path | None,
+    typer.Option("--env-file", metavar="FILE", help="With --root: its variables, one KEY=VALUE a line."),
+]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
+    ),
+]
+NpuSmiLimitOption = Annotated[
+    float,
+    typer.Option(
+        "--npu-smi-limit",
+        metavar="SECONDS",
+        min=0,
+        envvar="FLEXDOCTOR_NPU_SMI_LIMIT",
+        help="How long `npu-smi info` may take where devices are; 0 leaves it out.",
+    ),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
 ]
@@ -153,8 +178,12 @@ def check(
     snapshot: SnapshotOption = None,
     example: ExampleOption = None,
     root: RootOption = None,
+    env: EnvOption = None,
+    env_file: EnvFileOption = None,
     platform: PlatformOption = None,
     python_version: PythonVersionOption = None,
+    deep: DeepOption = False,
+    npu_smi_limit: NpuSmiLimitOption = 10,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -189,12 +218,29 @@ def check(
 ) -> None:
     """Walk the chain and name the first broken link, with proof.
 
+    A machine without CANN or without an Ascend device is told in the first lines, the packages are judged all the
+    same, and the exit code follows what is found in them; only with --require does the missing hardware count too.
+
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
     """
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version)
+    facts = _read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        snapshot=snapshot,
+        example=example,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+    )
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -215,8 +261,12 @@ def snapshot(
     requirements: RequirementsOption = None,
     wheels: WheelsOption = None,
     root: RootOption = None,
+    env: EnvOption = None,
+    env_file: EnvFileOption = None,
     platform: PlatformOption = None,
     python_version: PythonVersionOption = None,
+    deep: DeepOption = False,
+    npu_smi_limit: NpuSmiLimitOption = 10,
     output: OutputOption = None,
 ) -> None:
     """Record the facts of an environment, for `check --snapshot` on another machine.
@@ -225,7 +275,19 @@ def snapshot(
     """
     from flexdoctor.snapshots import dump  # noqa: PLC0415
 
-    facts = _read(python, site_packages, requirements, wheels, None, None, root, platform, python_version)
+    facts = _read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+    )
     _write(dump(facts), output)
 
 
@@ -250,24 +312,12 @@ def list_(
     write_report(listings.list_checks(CHAIN, language), None)
 
 
-def _read(
-    python: Path | None,
-    site_packages: Path | None,
-    requirements: Path | None,
-    wheels: Path | None,
-    snapshot: Path | None,
-    example: str | None,
-    root: Path | None,
-    platform: str | None,
-    python_version: str | None,
-) -> Facts:
+def _read(**options: Any) -> Facts:
+    """Read the target that the options of `flexdoctor.targets.TargetOptions` name."""
     from flexdoctor import targets  # noqa: PLC0415
 
-    options = targets.TargetOptions(
-        python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version
-    )
     try:
-        return targets.read_target(options)
+        return targets.read_target(targets.TargetOptions(**options))
     except targets.UsageError as error:
         raise StopError(str(error), 2) from error
     except targets.TargetError as error:
