@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -117,6 +118,17 @@ def check(
         Path | None,
         typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
     ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kernel",
+            metavar="REPO[@VERSION]|PATH",
+            help="A kernel from the Hub, a folder, or REPO=PATH: does it fit diffusers and transformers here?",
+        ),
+    ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="Ask the Hub itself about the kernels named by --kernel.")
+    ] = False,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -158,7 +170,7 @@ def check(
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, root)
+    facts = _read(python, site_packages, root, kernel or [], online)
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -189,16 +201,29 @@ def list_(
     write_report("\n".join(lines) + "\n", None)
 
 
-def _read(python: Path | None, site_packages: Path | None, root: Path | None) -> Facts:
-    from flexdoctor.readers.environment import read_installed, read_site_packages  # noqa: PLC0415
+def _read(
+    python: Path | None,
+    site_packages: Path | None,
+    root: Path | None,
+    kernels: Sequence[str] = (),
+    online: bool = False,
+) -> Facts:
+    from flexdoctor.readers.environment import HubOptions, read_installed, read_site_packages  # noqa: PLC0415
+    from flexdoctor.readers.hub import KernelSpecError, parse_kernel  # noqa: PLC0415
     from flexdoctor.readers.interpreter import TargetError  # noqa: PLC0415
 
     if python and site_packages:
         raise StopError("--python and --site-packages are two targets; name one", 2)
     if root and not site_packages:
         raise StopError("--root goes with --site-packages", 2)
+    if online and not kernels:
+        raise StopError("--online goes with --kernel REPO: it asks the Hub about that one", 2)
     try:
-        return read_site_packages(site_packages, root) if site_packages else read_installed(python)
+        hub = HubOptions(tuple(parse_kernel(item) for item in kernels), online)
+    except KernelSpecError as error:
+        raise StopError(f"--kernel: {error}", 2) from error
+    try:
+        return read_site_packages(site_packages, root, hub) if site_packages else read_installed(python, hub)
     except TargetError as error:
         raise StopError(str(error), 3) from error
 

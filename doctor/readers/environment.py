@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from flexdoctor.facts import Facts, InterpreterFacts, Shadow, TargetFacts
+from flexdoctor.readers.hub import NamedKernel, read_hub
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
 from flexdoctor.readers.machine import read_machine
 from flexdoctor.readers.packages import (
@@ -24,7 +26,15 @@ from flexdoctor.readers.trees import FolderTree, fold_home
 from flexdoctor.readers.triton import read_triton
 
 
-def read_installed(python: Path | None = None) -> Facts:
+@dataclass(frozen=True)
+class HubOptions:
+    """Which kernels from the Hub to look at beside those that are cached, and whether the Hub itself may be asked."""
+
+    kernels: tuple[NamedKernel, ...] = ()
+    online: bool = False
+
+
+def read_installed(python: Path | None = None, hub: HubOptions = HubOptions()) -> Facts:
     """Return the facts of an installed environment and of the machine below it.
 
     Raises:
@@ -39,10 +49,10 @@ def read_installed(python: Path | None = None) -> Facts:
         machine_examined=True,
     )
     shadows = find_shadows(environment.search_path, _working_directory(), os.environ.get("PYTHONPATH", ""))
-    return _read_folders(target, environment, shadows)
+    return _read_folders(target, environment, shadows, hub=hub)
 
 
-def read_site_packages(folder: Path, root: Path | None = None) -> Facts:
+def read_site_packages(folder: Path, root: Path | None = None, hub: HubOptions = HubOptions()) -> Facts:
     """Return the facts of a bare folder of packages; the machine is examined only below `root`.
 
     Raises:
@@ -60,7 +70,7 @@ def read_site_packages(folder: Path, root: Path | None = None) -> Facts:
         machine_examined=root is not None,
     )
     environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
-    return _read_folders(target, environment, (), root)
+    return _read_folders(target, environment, (), root, hub)
 
 
 def _interpreter_of(folder: Path) -> InterpreterFacts:
@@ -79,7 +89,11 @@ def _working_directory() -> Path | None:
 
 
 def _read_folders(
-    target: TargetFacts, environment: Environment, shadows: tuple[Shadow, ...], root: Path | None = None
+    target: TargetFacts,
+    environment: Environment,
+    shadows: tuple[Shadow, ...],
+    root: Path | None = None,
+    hub: HubOptions = HubOptions(),
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
@@ -99,6 +113,13 @@ def _read_folders(
         else None,
         triton=read_triton(triton_tree, owners, modules),
         machine=read_machine(root or Path("/")) if target.machine_examined else None,
+        hub=read_hub(
+            search_path,
+            distributions,
+            named=hub.kernels,
+            online=hub.online,
+            variables=os.environ if target.kind == "environment" else None,
+        ),
     )
 
 
