@@ -41,7 +41,7 @@ FA2_VARLEN = (
     f"q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, {FA2_COMMON}, deterministic=False, "
     "return_attn_probs=False, block_table=None"
 )
-FA2_PRIVATE = '''
+FA2_PRIVATE = """
 def _flash_attn_forward(
     q, k, v, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, alibi_slopes,
     return_softmax,
@@ -75,7 +75,7 @@ def _flash_attn_varlen_backward(
 ):
     return ops.varlen_bwd(dout, q, k, v)
 
-'''
+"""
 FA2_WRAPPED = """
 if torch.__version__ >= "2.4.0":
     _wrapped_flash_attn_forward = torch.ops.flash_attn._flash_attn_forward

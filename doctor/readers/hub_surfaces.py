@@ -58,7 +58,7 @@ def parse_variant(name: str) -> Variant:
         kind,
         torch or None,
         _TAGS.get(match["abi"] or ""),
-        match["backend"],
+        "cuda" if match["backend"] == "cu" else match["backend"],
         f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits or None,
         match["cpu"],
         match["system"],
