@@ -45,11 +45,13 @@ def call_error(function: KernelFunction, call: CallSite) -> str | None:
         return _too_many(name, positional, parameters, call.positional, passed)
     missing = [item.name for item in positional[call.positional :] if item.default is None and item.name not in passed]
     if missing:
-        return f"TypeError: {name}() missing {len(missing)} required positional {_plural('argument', len(missing))}: {_listed(missing)}"
+        return f"TypeError: {name}() missing {_counted(missing, 'positional')}"
     missing = [i.name for i in parameters if i.kind == "keyword" and i.default is None and i.name not in passed]
-    if missing:
-        return f"TypeError: {name}() missing {len(missing)} required keyword-only {_plural('argument', len(missing))}: {_listed(missing)}"
-    return None
+    return f"TypeError: {name}() missing {_counted(missing, 'keyword-only')}" if missing else None
+
+
+def _counted(names: list[str], kind: str) -> str:
+    return f"{len(names)} required {kind} {_plural('argument', len(names))}: {_listed(names)}"
 
 
 def _too_many(
@@ -65,7 +67,8 @@ def _too_many(
             f"TypeError: {name}() takes {takes} positional argument{plural} but {given} positional "
             f"{_plural('argument', given)} (and {extra} keyword-only {_plural('argument', extra)}) were given"
         )
-    return f"TypeError: {name}() takes {takes} positional argument{plural} but {given} {'was' if given == 1 else 'were'} given"
+    verb = "was" if given == 1 else "were"
+    return f"TypeError: {name}() takes {takes} positional argument{plural} but {given} {verb} given"
 
 
 def _plural(word: str, count: int) -> str:

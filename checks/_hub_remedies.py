@@ -1,4 +1,4 @@
-"""What helps against a kernel that does not fit, in the order of what it costs: newer consumer, patch, pin, another backend."""
+"""What helps against a kernel that does not fit: newer consumer, patch, pin, another backend, with what each costs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ NPU_BACKEND = Text(
     "在 NPU 上请使用 diffusers 的 _native_npu 后端或 transformers 的 flash_attention_2，二者均经由 torch_npu。",
 )
 OTHER_VERSION = Text(
-    "take a version of the kernel that has a build for this torch (a stable-ABI build fits every newer one), or the "
-    "torch that it was built for",
+    "take a version of the kernel that has a build for this torch (a stable-ABI build fits every newer one), or "
+    "the torch that it was built for",
     "请换用为此 torch 构建的内核版本（稳定 ABI 构建适用于更新的 torch），或换用其对应的 torch",
 )
 TRUST = Text(
@@ -42,8 +42,8 @@ TRUST_TRANSFORMERS = Text(
     "若信任该发布者：传入 allow_all_kernels=True（会执行其代码）",
 )
 OFFLINE = Text(
-    "while online, fetch the whole repository (all builds, so larger): hf download {repo} --repo-type kernel --revision "
-    "v{version}; or without the network: export LOCAL_KERNELS={repo}={path}",
+    "while online, fetch the whole repository (all builds, so larger): hf download {repo} --repo-type kernel "
+    "--revision v{version}; or without the network: export LOCAL_KERNELS={repo}={path}",
     "联网时下载整个仓库（含全部构建，体积较大）：hf download {repo} --repo-type kernel --revision v{version}；"
     "或无需联网：export LOCAL_KERNELS={repo}={path}",
 )

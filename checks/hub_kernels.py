@@ -354,8 +354,8 @@ class _Diffusers:
                 LINK,
                 RESULT_MISFIT,
                 Text(
-                    "could not tell how {consumer} and {name} of {kernel} fit: a compiled operator or a result that the "
-                    "sources do not show ({backend})",
+                    "could not tell how {consumer} and {name} of {kernel} fit: a compiled operator or a result that "
+                    "the sources do not show ({backend})",
                     "无法判断 {consumer} 与 {kernel} 的 {name} 是否相符：为编译算子，或源码未体现返回值（{backend}）",
                 ).format(**words),
                 evidence=evidence,
@@ -619,7 +619,8 @@ def _variants(facts: Facts, hub: HubFacts, surface: Surface) -> Iterator[Finding
             NO_VARIANT,
             evidence=shown,
             predicted_errors=[
-                f"FileNotFoundError: Cannot find a build variant for this system in {surface.repo} (revision: {revision}):"
+                "FileNotFoundError: Cannot find a build variant for this system in "
+                f"{surface.repo} (revision: {revision}):"
             ],
             remedy=remedies.NPU_BACKEND if npu else remedies.OTHER_VERSION,
             **words,
@@ -838,8 +839,8 @@ def _selected(hub: HubFacts) -> Iterator[Finding]:
             ],
             predicted_errors=[_NO_FUNCTION],
             detail=Text(
-                "A kernel is loaded by {functions} and by set_attention_backend of a model; the variable skips both, and "
-                "so does set_attention_backend of a single attention module.",
+                "A kernel is loaded by {functions} and by set_attention_backend of a model; the variable skips both, "
+                "and so does set_attention_backend of a single attention module.",
                 "内核由 {functions} 或模型的 set_attention_backend 加载；环境变量绕过了二者，"
                 "对单个注意力模块调用 set_attention_backend 也一样。",
             ).format(functions=", ".join(diffusers.loads_in) or "attention_backend()"),

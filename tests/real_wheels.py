@@ -15,7 +15,7 @@ CACHE = Path(os.environ.get("FLEXDOCTOR_TEST_CACHE", "~/.cache/flexdoctor-tests/
 
 def _pip(*arguments: str, environment: dict[str, str] | None = None) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    subprocess.run(command, check=True, env={**os.environ, **(environment or {})})  # noqa: S603
+    subprocess.run(command, check=True, env={**os.environ, **(environment or {})})
 
 
 @functools.cache

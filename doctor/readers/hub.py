@@ -57,7 +57,7 @@ def parse_kernel(text: str) -> NamedKernel:
     if equals and _REPOSITORY.fullmatch(repo) and path:
         return NamedKernel(repo, folder=Path(path).expanduser())
     folder = Path(text).expanduser()
-    if text.startswith(("/", ".", "~")) or folder.is_dir():
+    if text and (text.startswith(("/", ".", "~")) or folder.is_dir()):
         return NamedKernel(folder=folder)
     match = _REPOSITORY.fullmatch(text)
     if match is None:

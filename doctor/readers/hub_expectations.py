@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flexdoctor.facts import Place
-from flexdoctor.hub_facts import Backend, CallSite, DiffusersHub, Role, Use, WantedName
+from flexdoctor.hub_facts import Backend, CallSite, DiffusersHub, Use, WantedName
 from flexdoctor.readers.sources import assignment, dotted, line_text, parse
 from flexdoctor.readers.trees import Tree
 
@@ -231,32 +231,54 @@ def _use_of_name(name: str, rest: list[ast.stmt], call: ast.Call) -> _Used:
     flags = {item.value.id: item.arg for item in call.keywords if isinstance(item.value, ast.Name) and item.arg}
     method, flagged = None, None
     for statement in rest:
-        tests = [
-            node for node in ast.walk(statement) if isinstance(node, ast.Call) and dotted(node.func) == "isinstance"
-        ]
-        if any(isinstance(node.args[0], ast.Name) and node.args[0].id == name for node in tests if node.args):
+        if _is_tested(statement, name):
             return _Used("either")
-        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name):
-            for inner in statement.body:
-                if _takes_apart(inner, name) and isinstance(inner, ast.Assign):
-                    unpacking = _unpacking(inner.targets[0]) if isinstance(inner.targets[0], ast.Tuple) else _Used()
-                    flagged = _Used("by flag", flags.get(statement.test.id), unpacking.unpacks, unpacking.exactly)
-        for node in ast.walk(statement):
-            if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Name) and _indexes(node.body, name):
-                flagged = flagged or _Used("by flag", flags.get(node.test.id), 2)
-            elif (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-                and node.func.value.id == name
-            ):
-                method = method or node.func.attr
+        flagged = _under_a_flag(statement, name, flags) or flagged
+        method = method or _method_called(statement, name)
         if isinstance(statement, ast.Return):
             break
     if flagged:
         return _Used("by flag", flagged.flag, flagged.unpacks, flagged.exactly, method)
     flag = next((keyword for keyword in flags.values() if keyword.startswith("return_")), None)
     return _Used("tensor", flag, method=method)
+
+
+def _is_tested(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement asks isinstance(name, ...)."""
+    return any(
+        isinstance(node, ast.Call)
+        and dotted(node.func) == "isinstance"
+        and node.args
+        and isinstance(node.args[0], ast.Name)
+        and node.args[0].id == name
+        for node in ast.walk(statement)
+    )
+
+
+def _under_a_flag(statement: ast.stmt, name: str, flags: dict[str, str]) -> _Used | None:
+    """Return how a name is taken apart when a flag is on: `if flag: a, b, *_ = name`, `(name[0], ...) if flag else`."""
+    if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name):
+        for inner in statement.body:
+            if isinstance(inner, ast.Assign) and _takes_apart(inner, name):
+                target = inner.targets[0]
+                unpacking = _unpacking(target) if isinstance(target, ast.Tuple) else _Used()
+                return _Used("by flag", flags.get(statement.test.id), unpacking.unpacks, unpacking.exactly)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.IfExp) and isinstance(node.test, ast.Name) and _indexes(node.body, name):
+            return _Used("by flag", flags.get(node.test.id), 2)
+    return None
+
+
+def _method_called(statement: ast.stmt, name: str) -> str | None:
+    for node in ast.walk(statement):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == name
+        ):
+            return node.func.attr
+    return None
 
 
 def _unpacking(target: ast.Tuple) -> _Used:

@@ -8,18 +8,21 @@ time is over.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from flexdoctor.hub_facts import HubAnswer, Surface
 from flexdoctor.readers.hub_surfaces import parse_variant, read_surface
 
-#: A host that has not answered the first question by then is taken for hopeless.
-FIRST_ANSWER_SECONDS = 4.0
+#: A host that has not answered a question by then is taken for hopeless.
+ANSWER_SECONDS = 4.0
+#: For one small file, and for everything together.
+FILE_SECONDS = 10.0
 TOTAL_SECONDS = 40.0
 MAX_FILE_BYTES = 1024 * 1024
 MAX_FILES = 120
@@ -83,7 +86,9 @@ def _answer(repo: str, wanted: str, error: Exception) -> HubAnswer:
         return HubAnswer(repo, wanted, "no revision", str(error) if isinstance(error, _NoRevisionError) else text)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return HubAnswer(repo, wanted, "offline", text)
-    if isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError):
+    if isinstance(error, _NoBuildError) or (
+        isinstance(error, errors.EntryNotFoundError) and not isinstance(error, errors.LocalEntryNotFoundError)
+    ):
         return HubAnswer(repo, wanted, "unreadable", "the repository has no build folder: it holds no kernel")
     return HubAnswer(repo, wanted, "no answer", text)
 
@@ -101,7 +106,7 @@ class _Reader:
         self.wanted = wanted
         self.deadline = deadline
 
-    def _ask(self, work: Callable[[], T], limit: float = TOTAL_SECONDS) -> T:
+    def _ask(self, work: Callable[[], T], limit: float = ANSWER_SECONDS) -> T:
         return _within(min(limit, self.deadline - time.monotonic()), work)
 
     def read(self, names: tuple[str, ...]) -> Surface:
@@ -109,8 +114,8 @@ class _Reader:
         commit, refs = self._commit(branches)
         variants = self._variants(kind, commit)
         if not variants:
-            raise _NoBuildError("the repository has no build folder: it holds no kernel")
-        chosen = sorted(variants, key=lambda name: (parse_variant(name).kind != "noarch", name))[0]
+            raise _NoBuildError
+        chosen = min(variants, key=lambda name: (parse_variant(name).kind != "noarch", name))
         # Not into the user's cache: a partial snapshot there would make later offline use fail.
         with tempfile.TemporaryDirectory(prefix="flexdoctor-") as folder:
             build = Path(folder) / "build"
@@ -139,11 +144,11 @@ class _Reader:
             return {item.name: item.target_commit for item in (*answer.branches, *answer.tags)}
 
         try:
-            return "kernel", self._ask(lambda: refs("kernel"), FIRST_ANSWER_SECONDS)
+            return "kernel", self._ask(lambda: refs("kernel"))
         except RepositoryNotFoundError as error:
             if isinstance(error, GatedRepoError):
                 raise
-            return "model", self._ask(lambda: refs("model"), FIRST_ANSWER_SECONDS)
+            return "model", self._ask(lambda: refs("model"))
 
     def _commit(self, branches: dict[str, str]) -> tuple[str, tuple[str, ...]]:
         versions = sorted((int(name[1:]) for name in branches if name[:1] == "v" and name[1:].isdigit()), reverse=True)
@@ -175,26 +180,18 @@ class _Reader:
             files = [item for item in tree if isinstance(item, RepoFile) and item.size <= MAX_FILE_BYTES]
             return [item.path for item in files if item.path.endswith((".py", "metadata.json"))][:MAX_FILES]
 
-        def fetch() -> None:
-            for name in names():
-                if ".." in Path(name).parts:
-                    continue
-                self.api.hf_hub_download(
-                    self.repo,
-                    name,
-                    repo_type=kind,
-                    revision=commit,
-                    local_dir=folder,
-                    etag_timeout=FIRST_ANSWER_SECONDS,
-                )
+        for name in self._ask(names):
+            if ".." not in PurePosixPath(name).parts:
+                self._ask(functools.partial(self._download, kind, commit, name, folder), FILE_SECONDS)
 
-        self._ask(fetch)
+    def _download(self, kind: str, commit: str, name: str, folder: Path) -> None:
+        self.api.hf_hub_download(
+            self.repo, name, repo_type=kind, revision=commit, local_dir=folder, etag_timeout=ANSWER_SECONDS
+        )
 
     def _trusted(self) -> bool | None:
         try:
-            overview = self._ask(
-                lambda: self.api.get_organization_overview(self.repo.partition("/")[0]), FIRST_ANSWER_SECONDS
-            )
+            overview = self._ask(lambda: self.api.get_organization_overview(self.repo.partition("/")[0]))
         except Exception:  # noqa: BLE001 - a user's own namespace has no overview; then it is just not known
             return None
         trusted = getattr(overview, "trustedKernelPublisher", None)

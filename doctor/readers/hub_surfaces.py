@@ -141,7 +141,7 @@ def _read(
     functions, absent = [], []
     for path in dict.fromkeys((*wanted, *ENTRIES)):
         binding = package.look_up(entry, path)
-        if binding is None:
+        if binding is None or not (binding.targets or binding.certain):
             absent.append(path)
         elif function := _function(package, path, binding):
             functions.append(function)
@@ -299,18 +299,19 @@ def _dated(
 
 
 def _refs(folder: Path) -> dict[str, str]:
-    found = {}
     try:
-        entries = list(os.scandir(folder))
+        names = [entry.name for entry in os.scandir(folder)]
     except OSError:
         return {}
-    for entry in entries:
-        try:
-            if entry.is_file():
-                found[entry.name] = Path(entry.path).read_text(encoding="ascii", errors="replace").strip()[:64]
-        except OSError:
-            continue
-    return found
+    # A reference is forty characters; a larger file is none.
+    return {name: text[:64] for name in names if (text := _short_text(folder / name))}
+
+
+def _short_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip() if path.is_file() else ""
+    except OSError:
+        return ""
 
 
 def _is_partial(folder: Path, commit: str) -> bool | None:

@@ -154,7 +154,7 @@ class Package:
             if loaded is None:
                 return Binding([Target("opaque", module, why="a module that cannot be read")])
             if name in loaded.names:
-                return self._follow(loaded.names[name])
+                return self.follow(loaded.names[name])
             below = f"{module}.{name}" if module else name
             if below in self._imported_from(module):
                 return Binding([Target("module", below)])
@@ -164,7 +164,7 @@ class Package:
         finally:
             self._resolving.discard((module, name))
 
-    def _follow(self, binding: Binding) -> Binding:
+    def follow(self, binding: Binding) -> Binding:
         """Replace imports among the targets by what they lead to."""
         targets, certain = list[Target](), binding.certain
         for target in binding.targets:
@@ -229,8 +229,6 @@ class _Binder:
 
     def _statement(self, node: ast.stmt, names: dict[str, Binding]) -> dict[str, Binding]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name == "__getattr__":
-                self.module.dynamic = True
             return {node.name: Binding([self._function(node)])}
         if isinstance(node, ast.ClassDef):
             self.module.classes[node.name] = node
@@ -239,6 +237,15 @@ class _Binder:
             return self._import(node)
         if isinstance(node, ast.Assign | ast.AnnAssign):
             return self._assign(node, names)
+        if isinstance(node, ast.Delete):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    names.pop(target.id, None)
+        elif isinstance(node, ast.Expr) and _mentions_globals(node):
+            self.module.dynamic = True
+        return self._compound(node)
+
+    def _compound(self, node: ast.stmt) -> dict[str, Binding]:
         if isinstance(node, ast.If):
             return self._if(node)
         if isinstance(node, ast.Try):
@@ -246,22 +253,14 @@ class _Binder:
         if isinstance(node, ast.With):
             return self._block(node.body)
         if isinstance(node, ast.For | ast.While):
-            return {
-                name: Binding(item.targets, certain=False)
-                for name, item in self._block([*node.body, *node.orelse]).items()
-            }
-        if isinstance(node, ast.Delete):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    names.pop(target.id, None)
-        if isinstance(node, ast.Expr) and "globals" in {
-            item.id for item in ast.walk(node) if isinstance(item, ast.Name)
-        }:
-            self.module.dynamic = True
+            block = self._block([*node.body, *node.orelse])
+            return {name: Binding(item.targets, certain=False) for name, item in block.items()}
         return {}
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Target:
         # custom_op, register_kernel and the like keep the signature; what else a decorator does, nobody can tell.
+        if node.name == "__getattr__":
+            self.module.dynamic = True
         plain = all(_keeps_signature(item) for item in node.decorator_list)
         kind = "function" if plain else "opaque"
         return Target(kind, self.module.name, node if plain else None, node.lineno, "" if plain else "decorated")
@@ -334,7 +333,7 @@ class _Binder:
                 for item in target.elts:
                     if isinstance(item, ast.Name):
                         bound[item.id] = Binding([Target("opaque", self.module.name, None, node.lineno, "unpacked")])
-            elif isinstance(target, ast.Subscript) and "globals" in ast.dump(target.value):
+            elif isinstance(target, ast.Subscript) and _mentions_globals(target.value):
                 self.module.dynamic = True
         return bound
 
@@ -350,7 +349,7 @@ class _Binder:
             head, _, rest = path.partition(".")
             binding = names.get(head)
             if binding and rest and all(item.kind in ("import", "module") for item in binding.targets):
-                followed = self.package._follow(binding)  # noqa: SLF001 - two halves of one reader
+                followed = self.package.follow(binding)
                 if followed.targets and all(item.kind == "module" for item in followed.targets):
                     found = self.package.look_up(followed.targets[0].module, rest)
                     if found is not None:
@@ -382,6 +381,10 @@ def _either(first: dict[str, Binding], second: dict[str, Binding]) -> dict[str, 
         else:
             names[name] = Binding((one or two or Binding([])).targets, certain=False)
     return names
+
+
+def _mentions_globals(node: ast.AST) -> bool:
+    return any(isinstance(item, ast.Name) and item.id == "globals" for item in ast.walk(node))
 
 
 def _parents(module: str) -> Iterator[str]:

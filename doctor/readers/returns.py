@@ -17,10 +17,31 @@ from flexdoctor.readers.sources import dotted
 _MAX_DEPTH = 8
 #: Methods of a tensor that give a tensor.
 _TENSOR_METHODS = frozenset(
-    "bfloat16 clone contiguous detach expand flatten float half permute reshape squeeze to transpose type type_as "
-    "unflatten unsqueeze view view_as".split()
+    [
+        "bfloat16",
+        "clone",
+        "contiguous",
+        "detach",
+        "expand",
+        "flatten",
+        "float",
+        "half",
+        "permute",
+        "reshape",
+        "squeeze",
+        "to",
+        "transpose",
+        "type",
+        "type_as",
+        "unflatten",
+        "unsqueeze",
+        "view",
+        "view_as",
+    ]
 )
-_TENSOR_FUNCTIONS = frozenset("torch.empty_like torch.empty torch.zeros_like torch.zeros torch.cat torch.stack".split())
+_TENSOR_FUNCTIONS = frozenset(
+    f"torch.{name}" for name in ("cat", "empty", "empty_like", "stack", "zeros", "zeros_like")
+)
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 

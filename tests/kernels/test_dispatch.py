@@ -55,7 +55,7 @@ def run(function: Any, name: str = "flash_attn_func", **wishes: Any) -> Any:
 
 def test_importable_without_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import flexdoctor.kernels; print(flexdoctor.kernels.__all__)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Dispatcher" in result.stdout
 
 
@@ -71,7 +71,9 @@ def test_plain_call_passes_nothing_that_was_not_asked_for() -> None:
 
 
 def test_every_spelling_of_an_argument_is_found() -> None:
-    def sageattn(q: Any, k: Any, v: Any, tensor_layout: str = "HND", is_causal: Any = False, sm_scale: Any = None) -> Any:
+    def sageattn(
+        q: Any, k: Any, v: Any, tensor_layout: str = "HND", is_causal: Any = False, sm_scale: Any = None
+    ) -> Any:
         assert (tensor_layout, is_causal, sm_scale) == ("NHD", True, 0.5)
         return OUT
 
@@ -173,9 +175,11 @@ def signatures(draw: st.DrawFn) -> inspect.Signature:
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=10))
     head = draw(st.sampled_from([["q", "k", "v"], ["query", "key", "value"], [], ["q"]]))
     names = [*head, *(name for name in names if name not in head)]
-    parameters, kind, defaulted = [], kinds.POSITIONAL_ONLY, False
+    parameters, defaulted = list[inspect.Parameter](), False
+    kind: Any = kinds.POSITIONAL_ONLY
     for name in names:
-        kind = draw(st.sampled_from([item for item in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) if item >= kind]))  # fmt: skip
+        order = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+        kind = draw(st.sampled_from([item for item in order if item >= kind]))
         defaulted = draw(st.booleans()) or (defaulted and kind is not kinds.KEYWORD_ONLY)
         parameters.append(inspect.Parameter(name, kind, default=None if defaulted else kinds.empty))
     if draw(st.booleans()):
@@ -220,7 +224,7 @@ def test_a_kernel_is_never_called_with_what_it_does_not_take(
     assert taken == [Q, K, V]
     for wish, value in wishes.items():
         spelled = [name for name in SPELLINGS[wish] if name in arguments]
-        if wish != "deterministic" and wish != "window":
+        if wish not in ("deterministic", "window"):
             assert [arguments[name] for name in spelled[:1]] == [value]
 
 

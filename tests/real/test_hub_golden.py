@@ -102,8 +102,8 @@ ROWS = [
     Row("sage", ("diffusers", "0.39.0"), trees.sage_attention(), "kernels-community/sage-attention", "sage_hub", None),
     Row("fa4", ("diffusers", "0.39.0"), trees.flash_attn4(), "kernels-community/flash-attn4", "flash_4_hub", None),
     *(
-        Row(f"G19-{version}", ("transformers", version), trees.flash_mla(), "kernels-community/flash-mla", "attn", "FD302",
-            "TypeError: flash_attn_varlen_func() got an unexpected keyword argument 'cu_seqlens_q'")
+        Row(f"G19-{version}", ("transformers", version), trees.flash_mla(), "kernels-community/flash-mla", "attn",
+            "FD302", "TypeError: flash_attn_varlen_func() got an unexpected keyword argument 'cu_seqlens_q'")
         for version in ("5.17.0", "5.22.0", "5.24.0")
     ),
     Row("G19-none", ("transformers", "5.24.0"), trees.flash_mla(), "kernels-community/flash-mla", "attn", "FD301",
@@ -234,9 +234,7 @@ def test_g18_window_of_kernels(tmp_path: Path) -> None:
         (("kernels", "0.17.2"), "2.4.0", False),
     ],
 )
-def test_g27_bounds_on_huggingface_hub(
-    consumer: tuple[str, str], hub: str, clash: bool, tmp_path: Path
-) -> None:
+def test_g27_bounds_on_huggingface_hub(consumer: tuple[str, str], hub: str, clash: bool, tmp_path: Path) -> None:
     site = real_wheels.environment(tmp_path / "site", consumer)
     builders.install(site, "huggingface_hub", hub)
     codes = [item.code for item in diagnose(read_site_packages(site), CHAIN).findings if item.link == "hub_kernels"]
