@@ -184,7 +184,7 @@ def title(surface: Surface) -> str:
 
 def _severity(hub: HubFacts, surface: Surface, backend: str | None = None) -> Severity:
     """Return error when the user chose this kernel, else warning: nobody may ever load it."""
-    chosen = surface.asked_for or surface.origin == "LOCAL_KERNELS"
+    chosen = surface.asked_for or surface.in_use or surface.origin == "LOCAL_KERNELS"
     return "error" if chosen or (backend and hub.environment.get("DIFFUSERS_ATTN_BACKEND") == backend) else "warning"
 
 

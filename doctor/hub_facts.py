@@ -226,6 +226,8 @@ class Surface:
     refs_known: bool = False
     #: Named by the user (--kernel), so that its faults are not someone else's business.
     asked_for: bool = False
+    #: Somebody relies on this kernel, although nothing here shows it.
+    in_use: bool = False
     #: The name under which `kernels` imports it: "Kernel module '...'" in errors.
     module_name: str | None = None
     variants: tuple[Variant, ...] = ()

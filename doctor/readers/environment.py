@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,8 @@ class HubOptions:
 
     kernels: tuple[NamedKernel, ...] = ()
     online: bool = False
+    #: The kernels in the cache are ones that somebody relies on.
+    in_use: bool = False
 
 
 def read_installed(python: Path | None = None, hub: HubOptions = HubOptions()) -> Facts:
@@ -71,6 +75,24 @@ def read_site_packages(folder: Path, root: Path | None = None, hub: HubOptions =
     )
     environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
     return _read_folders(target, environment, (), root, hub)
+
+
+def read_search_path(search_path: Sequence[Path], hub: HubOptions = HubOptions()) -> Facts:
+    """Return the facts of the packages on a search path, such as that of the running interpreter."""
+    folders = tuple(path for path in search_path if path.is_dir())
+    target = TargetFacts(
+        kind="environment",
+        description="the running interpreter",
+        site_packages=tuple(fold_home(path) for path in folders),
+        machine_examined=False,
+    )
+    interpreter = InterpreterFacts(
+        implementation=sys.implementation.name,
+        version=platform.python_version(),
+        architecture=platform.machine(),
+        learned_from="the running interpreter",
+    )
+    return _read_folders(target, Environment(interpreter, folders), (), hub=hub)
 
 
 def _interpreter_of(folder: Path) -> InterpreterFacts:
@@ -118,6 +140,7 @@ def _read_folders(
             distributions,
             named=hub.kernels,
             online=hub.online,
+            in_use=hub.in_use,
             variables=os.environ if target.kind == "environment" else None,
         ),
     )

@@ -71,11 +71,13 @@ def read_hub(
     *,
     named: Sequence[NamedKernel] = (),
     online: bool = False,
+    in_use: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> HubFacts | None:
     """Return what is known of Hub kernels, or None when no consumer is installed and no kernel was named.
 
     Args:
+        in_use: the kernels in the cache are ones that somebody relies on.
         variables: the environment to take caches and selections from; None when it is not to be examined.
     """
     trees = {name: tree for name in CONSUMERS if (tree := _tree(search_path, name))}
@@ -107,7 +109,7 @@ def read_hub(
         transformers=transformers,
         kernels=kernels,
         huggingface_hub=known["huggingface-hub"].version if "huggingface-hub" in known else None,
-        surfaces=tuple(surfaces),
+        surfaces=tuple(dataclasses.replace(item, in_use=in_use) for item in surfaces),
         environment=environment,
         cache=fold_home(cache) if cache else None,
         answers=tuple(answers),
