@@ -34,32 +34,32 @@ LINK = "hub_kernels"
 NAME_MISSING = Fault(
     "FD301",
     Text(
-        "{consumer} asks {kernel} for {name}, which it does not have ({backend})",
-        "{consumer} 需要 {kernel} 提供 {name}，但它没有（{backend}）",
+        "{user}: {kernel} has no {name}",
+        "{user}：{kernel} 没有 {name}",
     ),
     blocks=False,
 )
 CALL_MISFIT = Fault(
     "FD302",
     Text(
-        "{consumer} calls {name} of {kernel} with arguments that it does not take ({backend})",
-        "{consumer} 调用 {kernel} 的 {name} 时传入了它不接受的参数（{backend}）",
+        "{user}: {name} of {kernel} does not take the arguments that it is called with",
+        "{user}：{kernel} 的 {name} 不接受调用时传入的参数",
     ),
     blocks=False,
 )
 RESULT_MISFIT = Fault(
     "FD303",
     Text(
-        "{consumer} takes the result of {name} of {kernel} for something else ({backend})",
-        "{consumer} 对 {kernel} 的 {name} 返回值理解有误（{backend}）",
+        "{user}: {name} of {kernel} gives back something else than it is taken for",
+        "{user}：{kernel} 的 {name} 返回的内容与使用方式不符",
     ),
     blocks=False,
 )
 SINKS_DROPPED = Fault(
     "FD304",
     Text(
-        "{consumer} drops attention sinks without a word: {kernel} calls them {name}",
-        "{consumer} 会静默丢弃 attention sink：{kernel} 中的参数名是 {name}",
+        "{user} drops attention sinks without a word: {kernel} calls them {name}",
+        "{user} 会静默丢弃 attention sink：{kernel} 中的参数名是 {name}",
     ),
     severity="warning",
     blocks=False,
@@ -106,8 +106,8 @@ NOT_THERE = Fault(
 DTYPES = Fault(
     "FD311",
     Text(
-        "{kernel} states other dtypes for {name} than {consumer} lets through ({backend})",
-        "{kernel} 的 {name} 声明的 dtype 与 {consumer} 允许的不同（{backend}）",
+        "{user}: {name} of {kernel} states other dtypes than are let through",
+        "{user}：{kernel} 的 {name} 声明的 dtype 与所允许的不同",
     ),
     severity="warning",
     blocks=False,
@@ -248,9 +248,8 @@ class _Diffusers:
         self.surface = surface
         self.severity = _severity(hub, surface, backend.name)
         self.words: dict[str, Any] = {
-            "consumer": f"diffusers {consumer.version}",
+            "user": f"diffusers {consumer.version} {backend.name}",
             "kernel": title(surface),
-            "backend": backend.name,
         }
 
     def examine(self) -> Iterator[Finding]:
@@ -265,9 +264,7 @@ class _Diffusers:
             findings.append(
                 passed(
                     LINK,
-                    Text("{consumer} {backend} fits {kernel}", "{consumer} 的 {backend} 与 {kernel} 相符").format(
-                        **self.words
-                    ),
+                    Text("{user} fits {kernel}", "{user} 与 {kernel} 相符").format(**self.words),
                     evidence=[*at(self.backend.place), *self._functions()],
                     detail=_other_version(self.backend, self.surface),
                 )
@@ -304,7 +301,7 @@ class _Diffusers:
                 predicted_errors=[error] if error else [],
                 detail=detail,
                 remedy=remedies.for_name(self.facts, self.hub, self.consumer, self.backend, self.surface, missing),
-                name=" / ".join(name.path for name in missing),
+                name=first.path + (f" (+{len(missing) - 1})" if len(missing) > 1 else ""),
                 **self.words,
             ),
             self.severity,
@@ -317,8 +314,8 @@ class _Diffusers:
                 LINK,
                 NAME_MISSING,
                 Text(
-                    "could not tell whether {kernel} has {name} ({consumer}, {backend})",
-                    "无法判断 {kernel} 是否有 {name}（{consumer}，{backend}）",
+                    "{user}: could not tell whether {kernel} has {name}",
+                    "{user}：无法判断 {kernel} 是否有 {name}",
                 ).format(name=name.path, **self.words),
                 evidence=[*at(name.place), *(at(function.place) if function else unreadable(self.surface.unread))],
             )
@@ -354,9 +351,9 @@ class _Diffusers:
                 LINK,
                 RESULT_MISFIT,
                 Text(
-                    "could not tell how {consumer} and {name} of {kernel} fit: a compiled operator or a result that "
-                    "the sources do not show ({backend})",
-                    "无法判断 {consumer} 与 {kernel} 的 {name} 是否相符：为编译算子，或源码未体现返回值（{backend}）",
+                    "{user}: could not tell whether {name} of {kernel} fits: a compiled operator, or a result that "
+                    "its sources do not show",
+                    "{user}：无法判断 {kernel} 的 {name} 是否相符：为编译算子，或源码未体现返回值",
                 ).format(**words),
                 evidence=evidence,
             )
@@ -440,9 +437,8 @@ class _Transformers:
         self.npu = facts.torch_npu is not None and consumer.takes_npu_first is not None
         self.severity: Severity = "warning" if self.npu else _severity(hub, surface)
         self.words: dict[str, Any] = {
-            "consumer": f"transformers {consumer.version}",
+            "user": f"transformers {consumer.version}",
             "kernel": title(surface),
-            "backend": f"attn_implementation={surface.repo or '…'}",
         }
 
     def examine(self) -> Iterator[Finding]:
@@ -457,7 +453,7 @@ class _Transformers:
             findings.append(
                 passed(
                     LINK,
-                    Text("{consumer} fits {kernel}", "{consumer} 与 {kernel} 相符").format(**self.words),
+                    Text("{user} fits {kernel}", "{user} 与 {kernel} 相符").format(**self.words),
                     evidence=[
                         *at(self.consumer.names_at),
                         *(item for path in self._read() for item in self._function_at(path)),
@@ -546,9 +542,9 @@ class _Transformers:
             LINK,
             NAME_MISSING,
             Text(
-                "could not tell whether {kernel} has {name} ({consumer})",
-                "无法判断 {kernel} 是否有 {name}（{consumer}）",
-            ).format(name=name, kernel=self.words["kernel"], consumer=self.words["consumer"]),
+                "{user}: could not tell whether {kernel} has {name}",
+                "{user}：无法判断 {kernel} 是否有 {name}",
+            ).format(name=name, **self.words),
             evidence=at(function.place) if function else unreadable(self.surface.unread),
         )
 
@@ -588,8 +584,7 @@ class _Transformers:
             ).format(names=" / ".join(known)),
             remedy=remedies.other_kernel(self.consumer),
             name=theirs,
-            consumer=self.words["consumer"],
-            kernel=self.words["kernel"],
+            **self.words,
         )
 
 

@@ -49,7 +49,10 @@ def test_a_cached_kernel_that_does_not_fit_fails_the_run(
     done = run(tmp_path / "theirs", broken, *arguments, ini=ini)
     assert done.returncode == 1
     assert "1 failed, 1 passed" in done.stdout
-    assert "FD301 diffusers 0.41.0 asks kernels-community/flash-attn2@7ac8ea1f for" in done.stdout
+    assert (
+        "FD301 diffusers 0.41.0 flash_hub: kernels-community/flash-attn2@7ac8ea1f has no flash_attn_interface._wrapped"
+        in done.stdout
+    )
     assert "AttributeError: Kernel module '_flash_attn2_cuda_1abcdef' does not define attribute path" in done.stdout
     assert "Traceback" not in done.stdout
 

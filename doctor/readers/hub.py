@@ -57,7 +57,7 @@ def parse_kernel(text: str) -> NamedKernel:
     if equals and _REPOSITORY.fullmatch(repo) and path:
         return NamedKernel(repo, folder=Path(path).expanduser())
     folder = Path(text).expanduser()
-    if text and (text.startswith(("/", ".", "~")) or folder.is_dir()):
+    if text and (text.startswith(("/", ".", "~")) or folder.exists()):
         return NamedKernel(folder=folder)
     match = _REPOSITORY.fullmatch(text)
     if match is None:
@@ -176,18 +176,20 @@ def _surfaces(
     if not named:
         # The environment's own kernels; when one is named, the question is about that one alone.
         if kernels is None or kernels.knows_local_kernels:
-            surfaces += _local(variables.get("LOCAL_KERNELS", ""), wanted)
+            local = list(_local(variables.get("LOCAL_KERNELS", ""), wanted))
+            surfaces += [item for item in local if isinstance(item, Surface)]
+            answers += [item for item in local if isinstance(item, HubAnswer)]
         if cache:
             surfaces += [item for item in read_cached(cache, wanted) if item.repo in repos or _is_attention(item)]
         return surfaces, answers
     for kernel in named:
         if kernel.folder is not None:
             surface = read_surface(kernel.folder, wanted, repo=kernel.repo or _repo_of(kernel.folder), origin="path")
-            if surface.functions or surface.public_names:
-                surfaces.append(dataclasses.replace(surface, asked_for=True))
+            found_there = _surface_or_answer(surface, kernel.folder)
+            if isinstance(found_there, Surface):
+                surfaces.append(dataclasses.replace(found_there, asked_for=True))
             else:
-                reason = surface.unread[-1].reason if surface.unread else "nothing of a kernel there"
-                answers.append(HubAnswer(kernel.repo, fold_home(kernel.folder), "unreadable", reason))
+                answers.append(found_there)
             continue
         found = _cached(kernel, cache, wanted)
         if online:
@@ -218,11 +220,20 @@ def _cached(kernel: NamedKernel, cache: Path | None, wanted: tuple[str, ...]) ->
     return exact or [item for item in found if not item.refs_known]
 
 
-def _local(text: str, wanted: tuple[str, ...]) -> Iterator[Surface]:
-    for entry in text.split(":"):
-        repo, equals, path = entry.partition("=")
-        if equals and path:
-            yield read_surface(Path(path).expanduser(), wanted, repo=repo, origin="LOCAL_KERNELS")
+def _local(text: str, wanted: tuple[str, ...]) -> Iterator[Surface | HubAnswer]:
+    for entry in text.split(":") if text else ():
+        repo, _, path = entry.partition("=")
+        if not (repo and path):
+            yield HubAnswer(_shown(entry), "", "unreadable", "LOCAL_KERNELS takes org/name=FOLDER, joined by colons")
+            continue
+        yield _surface_or_answer(read_surface(Path(path), wanted, repo=repo, origin="LOCAL_KERNELS"), Path(path))
+
+
+def _surface_or_answer(surface: Surface, folder: Path) -> Surface | HubAnswer:
+    if surface.functions or surface.public_names:
+        return surface
+    reason = surface.unread[-1].reason if surface.unread else "nothing of a kernel there"
+    return HubAnswer(surface.repo, fold_home(folder), "unreadable", reason)
 
 
 def _repo_of(folder: Path) -> str:

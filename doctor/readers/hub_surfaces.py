@@ -76,12 +76,17 @@ def read_surface(
     """Return what the kernel in `folder` offers.
 
     The folder may be a repository (with build/), its build folder, one variant, the source tree of a kernel
-    (torch-ext/), or a plain Python package.
+    (torch-ext/), a plain Python package, or a single module.
 
     Args:
         wanted: attribute paths to look up beside the usual entries.
         prefer: the variant to read, when there are several.
     """
+    if folder.is_file() and folder.suffix == ".py":
+        # A kernel that is one module, as flash_attn_interface.py of FlashAttention-3.
+        tree = FolderTree(folder.parent)
+        surface = _read(tree, "", wanted, repo, origin, (), None, entry=folder.stem)
+        return dataclasses.replace(surface, path=fold_home(folder))
     if not folder.is_dir():
         reason = "not a folder" if folder.exists() else "no such folder"
         return Surface(repo, origin, fold_home(folder), unread=(Unread(fold_home(folder), reason),))
@@ -89,20 +94,6 @@ def read_surface(
     base, variants = _layout(tree, folder)
     variant = prefer if prefer in variants else next(iter(sorted(variants, key=_reading_order)), None)
     root = posixpath.join(base, variant) if variant else base
-    return _read(tree, root, wanted, repo, origin, variants, variant)
-
-
-def read_surface_tree(
-    tree: Tree,
-    root: str,
-    wanted: Iterable[str],
-    *,
-    repo: str,
-    origin: Origin,
-    variants: tuple[str, ...],
-    variant: str | None,
-) -> Surface:
-    """Return what a kernel offers whose files lie below `root` of a tree that is not a folder."""
     return _read(tree, root, wanted, repo, origin, variants, variant)
 
 
@@ -132,12 +123,14 @@ def _read(
     origin: Origin,
     variants: tuple[str, ...],
     variant: str | None,
+    entry: str = "",
 ) -> Surface:
     metadata, metadata_unread = _metadata(tree, root)
     stated = metadata.get("name")
     name = stated if isinstance(stated, str) else ""
     module = re.sub(r"\W", "_", name or repo.rpartition("/")[2])
-    package, entry = _package(tree, root, module)
+    package, found = _package(tree, root, module)
+    entry = entry or found
     functions, absent = [], []
     for path in dict.fromkeys((*wanted, *ENTRIES)):
         binding = package.look_up(entry, path)
@@ -192,7 +185,8 @@ def _metadata(tree: Tree, root: str) -> tuple[dict[str, object], tuple[Unread, .
 
 def _package(tree: Tree, root: str, module: str) -> tuple[Package, str]:
     """Return the package of a variant and the module in it that `kernels` imports."""
-    own = {module, posixpath.basename(root)} - {""}
+    # A package imports itself by its own name, which is the folder's.
+    own = {module, posixpath.basename(tree.place(root).path.rstrip("/"))} - {""}
     if tree.exists(posixpath.join(root, "__init__.py")):
         return Package(tree, root, own), ""
     inner = [name for name in tree.folders(root) if tree.exists(posixpath.join(root, name, "__init__.py"))]

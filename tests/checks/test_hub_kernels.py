@@ -177,6 +177,12 @@ def test_a_kernel_that_cannot_be_had(site: Path) -> None:
     assert said(facts_of(site, str(site.parent / "gone"))) == [("fail", "FD310", "error")]
 
 
+@pytest.mark.parametrize("value", [f"{FA2}=/no/such/folder", "nonsense", f"{FA2}=", "=:=", "\udcff=\udcff"])
+def test_local_kernels_that_lead_nowhere(value: str, site: Path) -> None:
+    hub_consumers.install_diffusers(site, "0.42.1", wrapped=False)
+    assert {code for _, code, _ in said(facts_of(site, LOCAL_KERNELS=value))} == {"FD310"}
+
+
 def test_a_kernel_without_any_consumer_is_still_looked_at(site: Path) -> None:
     folder = trees.write_kernel(site.parent / "kernel", trees.flash_attn2(wrapped=False))
     assert said(facts_of(site, str(folder))) == [("pass", None, "none")]

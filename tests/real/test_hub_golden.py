@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,7 +157,7 @@ def findings(site: Path, kernel: str) -> list[Finding]:
 
 def about(found: list[Finding], backend: str) -> Iterator[Finding]:
     for item in found:
-        if backend == "attn" or f"({backend})" in item.title.en or f" {backend} " in item.title.en:
+        if backend == "attn" or re.search(rf"(?<!\w){backend}(?!\w)", item.title.en):
             yield item
 
 
