@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,10 @@ def read_diffusers(tree: Tree, version: str, huggingface_hub: str | None) -> Dif
     return _Reader(tree, text, module).read(version, huggingface_hub)
 
 
+#: A function and the members of the registry that it looks up.
+_User = tuple[ast.FunctionDef, set[str]]
+
+
 @dataclass
 class _Reader:
     tree: Tree
@@ -51,11 +55,20 @@ class _Reader:
             backend_names_at=self._class_place("AttentionBackendName"),
             missing_name_error=error,
             missing_name_at=raised,
-            loads_in=tuple(name for name, item in functions.items() if loader and _calls(item, loader.name)),
+            loads_in=tuple(item.name for item in self._mentioning(functions, f"{loader.name}(") if item is not loader)
+            if loader
+            else (),
             loader_at=self._place(loader) if loader else None,
             checks_publisher=bool(loader and "trustedKernelPublisher" in ast.unparse(loader)),
             huggingface_hub=huggingface_hub,
         )
+
+    def _mentioning(self, functions: dict[str, ast.FunctionDef], words: str) -> Iterator[ast.FunctionDef]:
+        """Yield the functions whose text has `words`: walking all of a module's syntax tree takes far longer."""
+        lines = self.text.splitlines()
+        for function in functions.values():
+            if any(words in line for line in lines[function.lineno - 1 : function.end_lineno]):
+                yield function
 
     def _place(self, node: ast.AST) -> Place:
         line = getattr(node, "lineno", 1)
@@ -81,13 +94,14 @@ class _Reader:
     def _backends(self, functions: dict[str, ast.FunctionDef], names: dict[str, str]) -> Iterator[Backend]:
         constraints = self._constraints(functions)
         minimums = self._kernel_minimums(functions)
+        users = [(item, _registry_names(item)) for item in self._mentioning(functions, f"{REGISTRY}[")]
         for member, row in self._registry():
             fields = _literals(row)
             repo = fields.get("repo_id")
             if not isinstance(repo, str):
                 continue
             wanted = [
-                WantedName(path, role, self._keyword_place(row, key), tuple(self._calls(functions, member, loaded)))  # type: ignore[arg-type]
+                WantedName(path, role, self._keyword_place(row, key), tuple(self._calls(users, member, loaded)))  # type: ignore[arg-type]
                 for key, (loaded, role) in _PATHS.items()
                 if isinstance(path := fields.get(key), str)
             ]
@@ -163,15 +177,15 @@ class _Reader:
                     found[members[0] if members else "*"] = version.value
         return found
 
-    def _calls(self, functions: dict[str, ast.FunctionDef], member: str, loaded: str) -> Iterator[CallSite]:
+    def _calls(self, users: Sequence[_User], member: str, loaded: str) -> Iterator[CallSite]:
         """Find every call of a loaded kernel function: `REGISTRY[member].loaded` bound to a name, then called."""
-        for function in functions.values():
-            if member not in (row := _registry_names(function)) and not row:
+        for function, names in users:
+            if member not in names:
                 continue
             local = {
                 target.id
                 for node in ast.walk(function)
-                if isinstance(node, ast.Assign) and _is_loaded(node.value, function, member, loaded)
+                if isinstance(node, ast.Assign) and _is_loaded(node.value, names, member, loaded)
                 for target in node.targets
                 if isinstance(target, ast.Name)
             }
@@ -339,17 +353,13 @@ def _registry_names(function: ast.FunctionDef) -> set[str]:
     }
 
 
-def _is_loaded(value: ast.expr, function: ast.FunctionDef, member: str, loaded: str) -> bool:
+def _is_loaded(value: ast.expr, names: set[str], member: str, loaded: str) -> bool:
     """Whether `value` is the loaded function of a backend: `REGISTRY[member].loaded`, or `config.loaded`."""
     if not isinstance(value, ast.Attribute) or value.attr != loaded:
         return False
     if isinstance(value.value, ast.Subscript):
         return isinstance(value.value.slice, ast.Attribute) and value.value.slice.attr == member
-    return isinstance(value.value, ast.Name) and _registry_names(function) == {member}
-
-
-def _calls(function: ast.FunctionDef, name: str) -> bool:
-    return any(isinstance(node, ast.Call) and dotted(node.func) == name for node in ast.walk(function))
+    return isinstance(value.value, ast.Name) and names == {member}
 
 
 def _literals(call: ast.Call) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import tempfile
 import threading
 import time
@@ -62,9 +63,13 @@ def read_online(repo: str, wanted: str, names: Iterable[str]) -> Surface | HubAn
         wanted: a version ("3"), a branch ("v3", "main") or a commit; "" for the newest version.
     """
     try:
-        import huggingface_hub  # noqa: PLC0415, F401 - heavy, and only for this
+        from huggingface_hub.utils import logging as client_logging  # noqa: PLC0415 - heavy, and only for this
+        from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415
     except ImportError as error:
         return HubAnswer(repo, wanted, "no answer", f"huggingface_hub cannot be imported: {error}")
+    # What the client tells while it retries is told in the finding.
+    client_logging.set_verbosity(logging.CRITICAL)
+    disable_progress_bars()
     deadline = time.monotonic() + TOTAL_SECONDS
     try:
         return _Reader(repo, wanted, deadline).read(tuple(names))

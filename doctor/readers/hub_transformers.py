@@ -214,7 +214,9 @@ def _missing(lazy: ast.FunctionDef) -> tuple[str, bool]:
 def _alternatives(loader: ast.FunctionDef) -> Iterator[str]:
     """Yield names by which a kernel without the varlen function is accepted all the same."""
     for node in ast.walk(loader):
-        if isinstance(node, ast.Call) and dotted(node.func) == "hasattr" and isinstance(node.args[1], ast.Constant):
+        if isinstance(node, ast.Call) and dotted(node.func) == "hasattr" and len(node.args) == 2:
+            if not isinstance(node.args[1], ast.Constant):
+                continue
             name = str(node.args[1].value)
             if name not in ("flash_attn_varlen_func", "supports_flash_attn"):
                 yield name
