@@ -138,8 +138,15 @@ def _pin(hub: HubFacts, backend: Backend, surface: Surface) -> Text:
             return Text(
                 "pin the commit {commit}, which has them: export LOCAL_KERNELS={repo}={path} (it no longer moves)",
                 "固定到具备这些名称的提交 {commit}：export LOCAL_KERNELS={repo}={path}（此后不再变动）",
-            ).format(commit=other.commit[:8], repo=backend.repo, path=other.path)
+            ).format(commit=other.commit[:8], repo=backend.repo, path=repository(other))
     return NOTHING
+
+
+def repository(surface: Surface) -> str:
+    """Return the folder of a whole kernel as a shell takes it: all builds, so that the fitting one is chosen."""
+    folder = surface.path.partition("/build/")[0]
+    # A shell does not expand ~ behind the second equals sign of LOCAL_KERNELS=repo=~/...
+    return f"$HOME{folder[1:]}" if folder.startswith("~") else folder
 
 
 def for_call(

@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from flexdoctor.chain import Check
 from flexdoctor.checks import _hub_remedies as remedies
 from flexdoctor.checks._hub_fit import Machine, call_error, misfit, result_fit
-from flexdoctor.checks._words import at, unreadable
+from flexdoctor.checks._words import at, could_not_read, unreadable
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Evidence, Fault, Finding, Severity, found, passed, skipped, unknown
 from flexdoctor.hub_facts import (
@@ -141,6 +141,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
         yield skipped(LINK, Text("no diffusers or transformers here", "此环境没有 diffusers 或 transformers"))
         return
     findings = [
+        *_unreadable(hub),
         *_versions(hub),
         *_selected(hub),
         *(_no_surface(answer) for answer in hub.answers),
@@ -149,6 +150,12 @@ def examine(facts: Facts) -> Iterator[Finding]:
     if not findings:
         findings.append(_nothing_to_compare(facts, hub))
     yield from findings
+
+
+def _unreadable(hub: HubFacts) -> Iterator[Finding]:
+    if hub.unread:
+        names = ", ".join(item.path.rpartition("/")[2] for item in hub.unread[:3])
+        yield unknown(LINK, NAME_MISSING, could_not_read(names), evidence=unreadable(hub.unread))
 
 
 def _surface(facts: Facts, hub: HubFacts, surface: Surface) -> Iterator[Finding]:
@@ -695,7 +702,7 @@ def _offline(hub: HubFacts, surface: Surface, consumer: str, version: int | None
                 ),
             ],
             predicted_errors=errors,
-            remedy=remedies.OFFLINE.format(repo=surface.repo, version=version, path=surface.path),
+            remedy=remedies.OFFLINE.format(repo=surface.repo, version=version, path=remedies.repository(surface)),
             kernel=title(surface),
             consumer=consumer,
         )

@@ -281,4 +281,5 @@ class HubFacts:
     answers: tuple[HubAnswer, ...] = ()
     #: The C++ ABI of this torch, when its build files tell.
     cxx11_abi: bool | None = None
+    #: Files of the consumers themselves.
     unread: tuple[Unread, ...] = ()

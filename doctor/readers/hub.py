@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from flexdoctor.facts import Unread
 from flexdoctor.hub_facts import DiffusersHub, HubAnswer, HubFacts, KernelsLibrary, Surface, TransformersHub
 from flexdoctor.readers.hub_expectations import read_diffusers
 from flexdoctor.readers.hub_library import read_kernels
@@ -17,6 +19,7 @@ from flexdoctor.readers.hub_transformers import read_transformers
 from flexdoctor.readers.packages import InstalledDistribution
 from flexdoctor.readers.trees import FolderTree, fold_home
 
+T = TypeVar("T")
 CONSUMERS = ("diffusers", "transformers", "kernels")
 #: The only variables that are looked at; tokens and endpoints are not among them.
 VARIABLES = (
@@ -89,15 +92,25 @@ def read_hub(
         item = known.get(name)
         return (item.version, item.requires) if item else ("", ())
 
-    diffusers = transformers = kernels = None
-    if tree := trees.get("diffusers"):
-        version, requires = about("diffusers")
-        diffusers = read_diffusers(tree, version, _hub_bound(requires))
-    if tree := trees.get("transformers"):
-        transformers = read_transformers(tree, *about("transformers"))
+    notes = list[Unread]()
+
+    def ask(name: str, read: Callable[[FolderTree], T]) -> T | None:
+        tree = trees.get(name)
+        if tree is None:
+            return None
+        try:
+            return read(tree)
+        except RecursionError:
+            notes.append(Unread(tree.place(name).path, "nested too deeply to be read"))
+            return None
+
+    version, requires = about("diffusers")
+    diffusers = ask("diffusers", lambda tree: read_diffusers(tree, version, _hub_bound(requires)))
+    transformers = ask("transformers", lambda tree: read_transformers(tree, *about("transformers")))
     # A distribution of another kind may also hold a folder called kernels.
-    if (tree := trees.get("kernels")) and "kernels" in known:
-        kernels = read_kernels(tree, *about("kernels"))
+    kernels = ask("kernels", lambda tree: read_kernels(tree, *about("kernels"))) if "kernels" in known else None
+    for found in (diffusers, transformers, kernels):
+        notes += found.unread if found else ()
     environment = {name: _shown(value) for name in VARIABLES if (value := (variables or {}).get(name)) is not None}
     wanted = _wanted(diffusers, transformers)
     cache = None if variables is None else cache_folder(variables, kernels)
@@ -114,6 +127,7 @@ def read_hub(
         cache=fold_home(cache) if cache else None,
         answers=tuple(answers),
         cxx11_abi=_cxx11_abi(search_path),
+        unread=tuple(notes),
     )
 
 

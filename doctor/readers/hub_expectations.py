@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flexdoctor.facts import Place
+from flexdoctor.facts import Place, Unread
 from flexdoctor.hub_facts import Backend, CallSite, DiffusersHub, Use, WantedName
 from flexdoctor.readers.sources import assignment, dotted, line_text, parse
 from flexdoctor.readers.trees import Tree
@@ -23,12 +23,14 @@ _PATHS = {
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
-def read_diffusers(tree: Tree, version: str, huggingface_hub: str | None) -> DiffusersHub | None:
-    """Return what the diffusers below `tree` asks of Hub kernels, or None when it has no attention dispatcher."""
+def read_diffusers(tree: Tree, version: str, huggingface_hub: str | None) -> DiffusersHub:
+    """Return what the diffusers below `tree` asks of Hub kernels; older ones ask for nothing."""
     text = tree.read(DISPATCH_FILE)
     module = parse(text) if text is not None else None
     if text is None or module is None:
         unread = tuple(item for item in tree.unread if "/diffusers/" in item.path)
+        if text is not None:
+            unread = (*unread, Unread(tree.place(DISPATCH_FILE).path, "not Python that can be parsed"))
         return DiffusersHub(version, huggingface_hub=huggingface_hub, unread=unread)
     return _Reader(tree, text, module).read(version, huggingface_hub)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from flexdoctor.facts import Place
+from flexdoctor.facts import Place, Unread
 from flexdoctor.hub_facts import CallSite, KernelVersion, TransformersHub
 from flexdoctor.readers.sources import assignment, dotted, line_text, parse, string_constants
 from flexdoctor.readers.trees import Tree
@@ -29,6 +29,11 @@ def read_transformers(tree: Tree, version: str, requires: tuple[str, ...]) -> Tr
     hub = _Source.read(tree, HUB_FILE)
     flash = _Source.read(tree, FLASH_FILE)
     unread = tuple(item for item in tree.unread if "/transformers/" in item.path)
+    unread += tuple(
+        Unread(tree.place(name).path, "not Python that can be parsed")
+        for name, source in ((HUB_FILE, hub), (FLASH_FILE, flash))
+        if source is None and tree.read(name) is not None
+    )
     bound = next((item for item in requires if item.lower().replace("_", "-").startswith("huggingface-hub")), None)
     if hub is None or flash is None:
         return TransformersHub(version, huggingface_hub=_specifier(bound), unread=unread) if unread else None

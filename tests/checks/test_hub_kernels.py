@@ -110,7 +110,7 @@ def test_the_ways_out_come_in_order_and_only_those_that_help(site: Path) -> None
     assert parts[0].startswith("(1) move to diffusers>=0.42.0")
     assert parts[1].startswith("(2) drop «_wrapped» from the names at attention_dispatch.py:")
     assert parts[2].startswith("(3) pin the commit 11111111")
-    assert f"export LOCAL_KERNELS={FA2}={good}/build/torch-universal" in parts[2]
+    assert f"export LOCAL_KERNELS={FA2}={good} (it no longer moves)" in parts[2]
     assert parts[3].startswith("(4) select another backend")
     # Where the kernel lacks the plain names too, the patch would not help and is not offered.
     poor = trees.write_kernel(site.parent / "poor", trees.sage_attention())
@@ -316,6 +316,19 @@ def test_every_sentence_is_in_both_languages(site: Path) -> None:
         for text in (item.title, item.detail, item.remedy):
             assert bool(text.en) == bool(text.zh)
             assert "{" not in text.en + text.zh
+
+
+@pytest.mark.parametrize("text", ["def f(:\n", "x = " + "(" * 400 + ")" * 400, "\0"])
+def test_a_consumer_that_cannot_be_read_is_unknown_not_healthy(text: str, site: Path) -> None:
+    hub_consumers.install_diffusers(site, "0.42.1", wrapped=False)
+    (site / "diffusers" / "models" / "attention_dispatch.py").write_text(text)
+    (found,) = findings(facts_of(site))
+    assert (found.status, found.title.en) == ("unknown", "could not tell: attention_dispatch.py cannot be read")
+
+
+def test_an_older_diffusers_asks_for_nothing(site: Path) -> None:
+    builders.install(site, "diffusers", "0.30.0", {"diffusers/__init__.py": ""})
+    assert said(facts_of(site)) == [("pass", None, "none")]
 
 
 def test_environment_variables_do_not_reach_a_bare_folder(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
