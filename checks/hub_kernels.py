@@ -168,6 +168,8 @@ def _surface(facts: Facts, hub: HubFacts, surface: Surface) -> Iterator[Finding]
             evidence=unreadable(surface.unread),
         )
         return
+    if hub.kernels is None and surface.origin == "cache" and not (surface.asked_for or surface.in_use):
+        return  # somebody else's cache: nothing here could load it
     found_any = False
     if hub.diffusers:
         for backend in hub.diffusers.backends:
@@ -213,8 +215,15 @@ def _could_load(backend: Backend, surface: Surface) -> bool:
     if backend.revision is not None:
         return backend.revision in surface.refs or (surface.commit or "").startswith(backend.revision)
     if backend.version is not None:
-        return not surface.refs_known or f"v{backend.version}" in surface.refs
+        return _is_version(surface, backend.version)
     return not surface.refs or "main" in surface.refs
+
+
+def _is_version(surface: Surface, version: int) -> bool:
+    """Whether a cached commit is that version: by the branches of the cache, else by what the kernel says itself."""
+    if surface.refs_known:
+        return f"v{version}" in surface.refs
+    return surface.version in (None, version)
 
 
 def _transformers_could_load(consumer: TransformersHub, facts: Facts, surface: Surface) -> bool:
@@ -225,7 +234,7 @@ def _transformers_could_load(consumer: TransformersHub, facts: Facts, surface: S
     if surface.repo not in known:
         return False
     version = loaded_version(consumer, surface.repo, facts)
-    return version is None or not surface.refs_known or f"v{version}" in surface.refs
+    return version is None or _is_version(surface, version)
 
 
 def loaded_version(consumer: TransformersHub, repo: str, facts: Facts) -> int | None:
@@ -419,7 +428,7 @@ def _other_version(backend: Backend, surface: Surface) -> Text:
 
 
 def _where_from(surface: Surface) -> Text:
-    if surface.origin == "cache" and not surface.refs_known:
+    if surface.origin == "cache" and not surface.refs_known and surface.version is None:
         return Text(
             "The cache does not say which version this commit is; a kernel's version is a branch, and moves.",
             "缓存未记录该提交对应哪个版本；内核的版本是分支，会变动。",

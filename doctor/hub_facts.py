@@ -224,6 +224,8 @@ class Surface:
     refs: tuple[str, ...] = ()
     #: Whether the refs are known at all; a kernel that was loaded by version leaves none in the cache.
     refs_known: bool = False
+    #: The version that its metadata states.
+    version: int | None = None
     #: Named by the user (--kernel), so that its faults are not someone else's business.
     asked_for: bool = False
     #: Somebody relies on this kernel, although nothing here shows it.

@@ -139,7 +139,7 @@ def _read(
         elif function := _function(package, path, binding):
             functions.append(function)
     backend = metadata.get("backend")
-    identity = metadata.get("id")
+    identity, version = metadata.get("id"), metadata.get("version")
     declared = backend.get("type") if isinstance(backend, dict) else None
     place = tree.place(root)
     # Nothing at all could be read of the entry module: then nothing is absent either, it is just not known.
@@ -150,6 +150,7 @@ def _read(
         origin=origin,
         path=place.path.rstrip("/"),
         module_name=identity if isinstance(identity, str) else None,
+        version=version if isinstance(version, int) and not isinstance(version, bool) else None,
         variants=tuple(parse_variant(item) for item in variants),
         variant_read=variant,
         functions=tuple(functions),

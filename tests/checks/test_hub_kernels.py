@@ -62,12 +62,14 @@ def test_an_ordinary_diffusers_environment_is_healthy(site: Path) -> None:
 
 
 def test_a_cached_kernel_that_fits(site: Path) -> None:
+    hub_consumers.install_kernels(site)
     hub_consumers.install_diffusers(site, "0.42.1", wrapped=False)
     trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), refs=["v3"])
     assert said(facts_of(site)) == [("pass", None, "none")]
 
 
 def test_another_version_of_the_kernel_in_the_cache_is_nobodys_business(site: Path) -> None:
+    hub_consumers.install_kernels(site)
     hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
     cache = site.parent / "hf" / "hub"
     trees.write_cached(cache, trees.flash_attn2(wrapped=True), commit="1" * 40, refs=["v1"])
@@ -76,6 +78,7 @@ def test_another_version_of_the_kernel_in_the_cache_is_nobodys_business(site: Pa
 
 
 def test_a_cached_kernel_that_does_not_fit_is_a_warning_and_takes_no_capability(site: Path) -> None:
+    hub_consumers.install_kernels(site)
     builders.install_healthy(site)
     hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
     trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), refs=["v1"])
@@ -84,6 +87,25 @@ def test_a_cached_kernel_that_does_not_fit_is_a_warning_and_takes_no_capability(
     assert (found.status, found.severity) == ("warn", "warning")
     assert report.verdict == "healthy"
     assert report.capabilities["compiled_forward"].available == "yes"
+
+
+def test_a_cache_without_branches_is_told_by_the_metadata(site: Path) -> None:
+    """A kernel that was loaded by version leaves no branch in the cache."""
+    hub_consumers.install_kernels(site)
+    hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
+    cache = site.parent / "hf" / "hub"
+    trees.write_cached(cache, trees.flash_attn2(wrapped=False), trees.KernelShape(version=3), commit="3" * 40)
+    assert said(facts_of(site)) == [("pass", None, "none")]
+    trees.write_cached(cache, trees.flash_attn2(wrapped=False), trees.KernelShape(version=1), commit="1" * 40)
+    (found,) = findings(facts_of(site))
+    assert found.code == "FD301"
+    assert "@11111111 " in found.title.en
+
+
+def test_the_cache_of_somebody_who_has_kernels_is_not_ours(site: Path) -> None:
+    hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
+    trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), refs=["v1"])
+    assert said(facts_of(site)) == [("pass", None, "none")]
 
 
 @pytest.mark.parametrize("way", ["LOCAL_KERNELS", "--kernel"])
@@ -101,6 +123,7 @@ def test_a_kernel_that_the_user_chose_is_an_error(way: str, site: Path) -> None:
 
 
 def test_the_ways_out_come_in_order_and_only_those_that_help(site: Path) -> None:
+    hub_consumers.install_kernels(site)
     hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
     cache = site.parent / "hf" / "hub"
     trees.write_cached(cache, trees.flash_attn2(wrapped=False), commit="2" * 40)
@@ -151,7 +174,8 @@ def test_offline(hub: str, refs: list[str], listed: list[str], errors: list[str]
     hub_consumers.install_diffusers(site, "0.42.1", wrapped=False, requires=())
     hub_consumers.install_kernels(site)
     builders.install(site, "huggingface_hub", hub)
-    trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), refs=refs, listed=listed)
+    shape = trees.KernelShape(version=3)
+    trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), shape, refs=refs, listed=listed)
     assert "FD309" not in [code for _, code, _ in said(facts_of(site))]
     found = [item for item in findings(facts_of(site, HF_HUB_OFFLINE="1")) if item.code == "FD309"]
     predicted = [error for item in found for error in item.predicted_errors]
