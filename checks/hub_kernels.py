@@ -228,8 +228,8 @@ def _is_version(surface: Surface, version: int) -> bool:
 
 def _transformers_could_load(consumer: TransformersHub, facts: Facts, surface: Surface) -> bool:
     if surface.asked_for or surface.origin == "LOCAL_KERNELS":
-        # A kernel of another kind of attention was never meant for it; naming it for transformers takes a repository.
-        return bool(surface.repo) or surface.find(consumer.varlen) is not None
+        # By its repository any attention kernel can be named for it; other kernels are not entered this way.
+        return bool(surface.functions) and (bool(surface.repo) or surface.find(consumer.varlen) is not None)
     known = {row.repo for row in consumer.versions} | {pair[-1] for pair in consumer.fallbacks}
     if surface.repo not in known:
         return False

@@ -13,6 +13,7 @@ are reported as a warning.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +69,7 @@ class KernelsItem(pytest.Item):
         faults = [item for item in found if item.severity == "error"]
         for item in found:
             if item.severity == "warning":
-                self.warn(pytest.PytestWarning(f"{item.code} {item.title.en}"))
+                warnings.warn(pytest.PytestWarning(f"{item.code} {item.title.en}"), stacklevel=1)
         if faults:
             raise KernelsMismatchError("\n\n".join(_shown(item) for item in faults))
 

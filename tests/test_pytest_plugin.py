@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import builders
 import hub_consumers
 import kernel_trees as trees
 import pytest
@@ -20,7 +21,7 @@ def run(folder: Path, site: Path, *arguments: str, ini: str = "") -> subprocess.
     (folder / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
     environment = {"PYTHONPATH": str(site), "HF_HOME": str(site.parent / "hf")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *arguments],
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
@@ -62,6 +63,14 @@ def test_kernels_that_fit_and_no_kernels_pass(site: Path, tmp_path: Path) -> Non
     assert "2 passed" in run(tmp_path / "none", site, "--flexdoctor-kernels").stdout
     trees.write_cached(site.parent / "hf" / "hub", trees.flash_attn2(wrapped=False), refs=["v3"])
     assert "2 passed" in run(tmp_path / "fits", site, "--flexdoctor-kernels").stdout
+
+
+def test_what_is_only_a_warning_is_shown_as_one(site: Path, tmp_path: Path) -> None:
+    hub_consumers.install_diffusers(site, "0.42.1", wrapped=False, requires=("huggingface-hub<1.0",))
+    builders.install(site, "huggingface_hub", "1.33.0")
+    done = run(tmp_path / "theirs", site, "--flexdoctor-kernels")
+    assert "2 passed, 1 warning" in done.stdout
+    assert "FD306 diffusers 0.42.1 does not work with huggingface_hub 1.33.0" in done.stdout
 
 
 def test_a_named_kernel_and_a_wrong_name(broken: Path, tmp_path: Path) -> None:

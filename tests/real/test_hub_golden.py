@@ -271,6 +271,14 @@ def test_an_ordinary_environment_has_no_error(version: str, tmp_path: Path) -> N
     assert [item.status for item in found] == ["pass"]
 
 
+def test_a_kernel_that_is_not_for_attention(tmp_path: Path) -> None:
+    site = real_wheels.environment(tmp_path / "site", ("diffusers", "0.42.1"), ("transformers", "5.22.0"))
+    files = {"__init__.py": "def gelu_and_mul(out, x):\n    return out\n"}
+    folder = trees.write_kernel(tmp_path / "kernel", files, trees.KernelShape("kernels-community/activation"))
+    (found,) = findings(site, f"kernels-community/activation={folder}")
+    assert found.status == "pass"
+
+
 # Registries and call sites as a person reads them in each wheel.
 BACKENDS = {
     "0.36.0": {"_flash_3_hub", "_flash_3_varlen_hub", "flash_hub", "flash_varlen_hub", "sage_hub"},
