@@ -535,6 +535,12 @@ class _Transformers:
                 "It loads with a warning; what fails is the first batch without padding.",
                 "加载时仅有警告；首个无填充的批次才会失败。",
             )
+        elif name == self.consumer.varlen and self.surface.functions:
+            detail = Text(
+                "It can still be named with one of its functions ({repo}:FUNCTION), which must then take what "
+                "transformers passes to an attention function.",
+                "仍可指定其中的函数（{repo}:函数名），但该函数须接受 transformers 传给注意力函数的参数。",
+            ).format(repo=self.surface.repo or "org/name")
         return _with(
             found(
                 LINK,
@@ -568,7 +574,15 @@ class _Transformers:
         if call is None:
             return
         if not function.signature_known:
-            yield self._untold(function.path, function)
+            yield unknown(
+                LINK,
+                CALL_MISFIT,
+                Text(
+                    "{user}: could not tell whether {name} of {kernel} takes the arguments that it is called with",
+                    "{user}：无法判断 {kernel} 的 {name} 是否接受调用时传入的参数",
+                ).format(name=function.path, **self.words),
+                evidence=[*at(call.place), *at(function.place)],
+            )
             return
         error = call_error(function, call)
         if error:
