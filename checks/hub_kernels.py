@@ -179,9 +179,10 @@ def _surface(facts: Facts, hub: HubFacts, surface: Surface) -> Iterator[Finding]
     if hub.transformers and _transformers_could_load(hub.transformers, facts, surface):
         found_any = True
         yield from _Transformers(facts, hub, hub.transformers, surface).examine()
-    if found_any or surface.asked_for:
+    chosen = surface.asked_for or surface.origin == "LOCAL_KERNELS"
+    if found_any or chosen:
         yield from _variants(facts, hub, surface)
-    if not found_any and surface.asked_for:
+    if not found_any and chosen:
         yield _nobody(hub, surface)
 
 
@@ -262,7 +263,8 @@ class _Diffusers:
         self.consumer = consumer
         self.backend = backend
         self.surface = surface
-        self.severity = _severity(hub, surface, backend.name)
+        # A folder that names no repository could stand in for any of them; which one, nobody said.
+        self.severity: Severity = _severity(hub, surface, backend.name) if surface.repo else "warning"
         self.words: dict[str, Any] = {
             "user": f"diffusers {consumer.version} {backend.name}",
             "kernel": title(surface),
@@ -299,6 +301,11 @@ class _Diffusers:
         error = self.consumer.missing_name_error.replace("{module}", module).replace("{path}", first.path)
         private = all(name.role == "context parallel" for name in missing)
         detail = _where_from(self.surface)
+        if not self.surface.repo:
+            detail = Text(
+                "That is, if it is put in place of {repo}: name it as {repo}=FOLDER.",
+                "前提是用它替代 {repo}：请写作 {repo}=目录。",
+            ).format(repo=self.backend.repo)
         if private:
             detail = detail + Text(
                 "It is a private name that only context parallelism needs, but it is looked up whenever the backend is "

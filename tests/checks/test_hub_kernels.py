@@ -212,6 +212,24 @@ def test_a_kernel_without_any_consumer_is_still_looked_at(site: Path) -> None:
     assert said(facts_of(site, str(folder))) == [("pass", None, "none")]
 
 
+def test_a_folder_that_names_no_repository_may_stand_in_for_any(site: Path) -> None:
+    hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
+    folder = site.parent / "some-package"
+    folder.mkdir()
+    for name, text in trees.flash_attn2(wrapped=False).items():
+        (folder / name).write_text(text)
+    (found,) = findings(facts_of(site, str(folder)))
+    assert (found.status, found.code) == ("warn", "FD301")
+    assert f"{FA2}=FOLDER" in found.detail.en
+
+
+def test_local_kernels_without_a_consumer(site: Path) -> None:
+    hub_consumers.install_kernels(site)
+    folder = trees.write_kernel(site.parent / "kernel", trees.flash_attn2(wrapped=False))
+    (found,) = findings(facts_of(site, LOCAL_KERNELS=f"{FA2}={folder}"))
+    assert (found.status, found.title.en) == ("pass", f"{FA2} was read; no consumer is here")
+
+
 def test_facts_survive_a_snapshot(site: Path) -> None:
     hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
     hub_consumers.install_kernels(site)
