@@ -6,6 +6,7 @@ from flexdoctor.checks import (
     device_properties,
     device_validation,
     devices,
+    hub_kernels,
     interpreter,
     module_rename,
     packages,
@@ -23,4 +24,5 @@ CHAIN: tuple[Check, ...] = (
     device_properties.CHECK,
     module_rename.CHECK,
     subgraph_lowering.CHECK,
+    hub_kernels.CHECK,
 )

@@ -130,6 +130,15 @@ DeepOption = Annotated[
         help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
     ),
 ]
+KernelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="REPO[@VERSION]|PATH",
+        help="A kernel from the Hub, a folder, or REPO=PATH: does it fit diffusers and transformers here?",
+    ),
+]
+OnlineOption = Annotated[bool, typer.Option("--online", help="Ask the Hub itself about the kernels named by --kernel.")]
 NpuSmiLimitOption = Annotated[
     float,
     typer.Option(
@@ -184,6 +193,8 @@ def check(
     python_version: PythonVersionOption = None,
     deep: DeepOption = False,
     npu_smi_limit: NpuSmiLimitOption = 10,
+    kernel: KernelOption = None,
+    online: OnlineOption = False,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -240,6 +251,8 @@ def check(
         python_version=python_version,
         deep=deep,
         npu_smi_limit=npu_smi_limit,
+        kernels=tuple(kernel or ()),
+        online=online,
     )
     report = chain.diagnose(
         facts,

@@ -10,28 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flexdoctor.hub_facts import HubFacts
+from flexdoctor.places import Place as Place  # noqa: PLC0414 - part of the vocabulary of facts
+from flexdoctor.places import Unread as Unread  # noqa: PLC0414
+
 SCHEMA_VERSION = 1
 
 #: When a patch of torch-npu takes effect: when torch_npu is imported, when its inductor backend loads, when the user
 #: asks for transfer_to_npu, or by a way that the reader does not recognise.
 PatchTime = Literal["import", "inductor_load", "transfer_to_npu", "unrecognised"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line that a person can open. `path` is absolute with the home folder as `~`, or inside a wheel."""
-
-    path: str
-    line: int | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Something that should have been readable and was not."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -525,4 +512,5 @@ class Facts:
     machine: MachineFacts | None = None
     #: Only with `--deep`.
     linkage: LinkageFacts | None = None
+    hub: HubFacts | None = None
     schema_version: int = SCHEMA_VERSION
