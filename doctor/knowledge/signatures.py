@@ -48,6 +48,8 @@ class Signature:
     codes: tuple[str, ...] = ()
     type: re.Pattern[str] | None = None
     frame: re.Pattern[str] | None = None
+    #: The text alone says too little: without a frame it is not this error.
+    frame_needed: bool = False
 
     def fits(self, raised: Raised) -> bool:
         """Whether this is such an error. What the text does not tell (a log without frames) does not speak against."""
@@ -55,7 +57,9 @@ class Signature:
             return False
         if not self.message.search(raised.message):
             return False
-        return not (self.frame and raised.frames) or any(self.frame.search(frame) for frame in raised.frames)
+        if self.frame is None or not (raised.frames or self.frame_needed):
+            return True
+        return any(self.frame.search(frame) for frame in raised.frames)
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ def _signature(row: dict[str, object]) -> Signature:
         codes=tuple(str(code) for code in codes),
         type=pattern("type"),
         frame=pattern("frame"),
+        frame_needed=bool(row.get("frame_needed", False)),
     )
 
 
@@ -148,7 +153,8 @@ class _Reader:
         if (match := _EXCEPTION.search(line)) and (self._frames or match["message"] is not None):
             done = self.end()
             self._raised = Raised(match["type"], match["message"] or "", tuple(self._frames), number)
-            self._frames, self._following = [], 0
+            # A warning is one line; what follows is somebody else's.
+            self._frames, self._following = [], MAX_FOLLOWING if match["type"].endswith("Warning") else 0
             return done
         if not line.strip() or line.lstrip().startswith("Traceback "):
             if line.strip():

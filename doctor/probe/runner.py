@@ -45,7 +45,7 @@ COMPILED_LIMIT = 300.0
 #: Stages before the device is used, in a process of their own in which torch does not load torch_npu by itself.
 _IMPORTS = ("python", "torch", "torch_npu")
 #: What is kept of each stream, and how much of the report is read.
-KEPT_BYTES, REPORT_BYTES, STACK_BYTES, OUTPUT_LINES = 64 * 1024, 8 * 1024 * 1024, 64 * 1024, 12
+KEPT_BYTES, CHUNK, REPORT_BYTES, STACK_BYTES, OUTPUT_LINES = 64 * 1024, 64 * 1024, 8 * 1024 * 1024, 64 * 1024, 12
 #: How often a run is taken up again behind a stage that killed it.
 MAX_RESTARTS = 4
 _GRACE, _LAST_WORDS = 2.0, 2.0
@@ -389,7 +389,7 @@ class _Session:
         for key, _ in self.selector.select(seconds):
             stream = self.streams[key.data]
             try:
-                data = os.read(key.fd, KEPT_BYTES)
+                data = os.read(key.fd, CHUNK)
             except BlockingIOError:
                 continue
             except OSError:
@@ -399,6 +399,7 @@ class _Session:
             else:
                 self.selector.unregister(key.fileobj)
                 if self.process is not None and not self._ends_soon():
+                    self._read_report()
                     stream.closed_in = self.current
 
     def _ends_soon(self) -> bool:
@@ -412,15 +413,12 @@ class _Session:
 
     def _read_report(self) -> None:
         """Take the lines that were added; a half line waits for its end, a broken one is not ours."""
-        if self.offset >= REPORT_BYTES:
-            return
-        try:
-            with self.report.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read(REPORT_BYTES - self.offset)
-        except OSError:
-            return
-        self.offset += len(data)
+        data = b""
+        with contextlib.suppress(OSError), self.report.open("rb") as file:
+            file.seek(self.offset)
+            while self.offset < REPORT_BYTES and (part := file.read(CHUNK)):
+                data += part
+                self.offset += len(part)
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
