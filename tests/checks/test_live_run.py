@@ -79,7 +79,7 @@ def can(result: Report) -> dict[str, str]:
 
 def test_not_asked_for_is_skipped_and_changes_nothing() -> None:
     result = report(None, static())
-    (finding,) = result.findings
+    (_, finding) = result.findings
     assert (finding.status, finding.title.en) == ("skipped", "not asked for (--live)")
     assert set(can(result).values()) == {"yes"}
     assert CHAIN[-1] is live_run.CHECK
