@@ -78,15 +78,14 @@ def overlay(environment: Path, folder: Path, package: str, changes: dict[str, Ca
     owner = next(site for site in (site_of(environment), torch_site()) if (site / package).is_dir())
     copy = site_of(folder) / package
     if owner == torch_site():
-        shutil.copytree(owner / package, copy, copy_function=os.link)
-        for metadata in owner.glob(f"{package}-*.dist-info"):
-            shutil.copytree(metadata, site_of(folder) / metadata.name, copy_function=os.link)
+        (metadata,) = owner.glob(f"{package}-*.dist-info")
+        recorded = (metadata / "RECORD").read_text().splitlines()
+        for name in {line.partition("/")[0] for line in recorded if "/" in line and not line.startswith("..")}:
+            shutil.copytree(owner / name, site_of(folder) / name, copy_function=os.link)
     for name, change in changes.items():
         file = copy / name
         text = change(file.read_text() if file.exists() else "")
         file.unlink(missing_ok=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    for compiled in copy.rglob("__pycache__"):
-        shutil.rmtree(compiled)
     return folder
