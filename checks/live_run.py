@@ -295,10 +295,14 @@ def _titled(stage: LiveStage) -> Text:
 def _fill(text: Text, **values: object) -> Text:
     """Fill placeholders, each language with its own words."""
     pairs = {key: value if isinstance(value, Text) else Text(str(value), str(value)) for key, value in values.items()}
-    return Text(
-        text.en.format(**{key: value.en for key, value in pairs.items()}),
-        text.zh.format(**{key: value.zh for key, value in pairs.items()}),
-    )
+    chinese = text.zh.format(**{key: value.zh for key, value in pairs.items()})
+    return Text(text.en.format(**{key: value.en for key, value in pairs.items()}), _spaced(chinese))
+
+
+def _spaced(chinese: str) -> str:
+    """Put a blank between Chinese and Latin characters, as the rest of the text has it."""
+    chinese = re.sub(r"([A-Za-z0-9)])(?=[\u4e00-\u9fff])", r"\1 ", chinese)
+    return re.sub(r"([\u4e00-\u9fff])(?=[A-Za-z0-9(])", r"\1 ", chinese)
 
 
 def _where(live: LiveFacts, stages: Sequence[LiveStage]) -> Text:

@@ -55,6 +55,11 @@ def examine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Examine:
     return go
 
 
+def without(line: str) -> Callable[[str], str]:
+    """Return a change of a source that takes the lines of this pattern out."""
+    return lambda text: re.sub(rf"^{line}$", "    pass", text, flags=re.MULTILINE)
+
+
 def error_of(live: LiveFacts, name: str) -> Match:
     stage = live.find(name)
     assert stage is not None
@@ -191,8 +196,10 @@ def test_a_captured_tensor_does_not_lower(examine: Examine, standin: standin_can
 
 def test_an_older_gate_refuses_the_npu(examine: Examine, standin: standin_cann.StandIn, tmp_path: Path) -> None:
     # torch-npu without its patch is what most of its published versions are.
-    unpatched = {"_init/patches/npu_patches.py": lambda text: re.sub(r"^    _patch_flex_attention_device\(\)", "    pass", text, flags=re.MULTILINE),
-                 "utils/patch_flexattention.py": lambda text: text.replace("_validate_device", "_validate_no_device")}  # fmt: skip
+    unpatched = {
+        "_init/patches/npu_patches.py": without(r"    _patch_flex_attention_device\(\)"),
+        "utils/patch_flexattention.py": lambda text: text.replace("_validate_device", "_validate_no_device"),
+    }
     environment = real.overlay(real.environment("env-bare"), tmp_path / "env", "torch_npu", unpatched)
     live, report = examine(environment, standin.environment(), "devices", "gate", "eager")
     for name in ("gate", "eager"):
@@ -213,12 +220,15 @@ def test_an_older_gate_refuses_the_npu(examine: Examine, standin: standin_cann.S
 def test_the_gate_without_torch_npu(tmp_path: Path) -> None:
     script = tmp_path / "fake.py"
     script.write_text(
-        "import torch\n"
+        "import torch, types\n"
         "from torch._subclasses.fake_tensor import FakeTensorMode\n"
         "from torch.nn.attention.flex_attention import flex_attention\n"
         "torch.utils.rename_privateuse1_backend('npu')\n"
+        "device = types.ModuleType('torch.npu')\n"
+        "device.is_initialized = device.is_available = lambda: False\n"
+        "torch._register_device_module('npu', device)\n"
         "with FakeTensorMode():\n"
-        "    q = torch.empty(1, 2, 128, 64, device='npu')\n"
+        "    q = torch.empty(1, 2, 128, 64, device='npu:0')\n"
         "    flex_attention(q, q, q)\n"
     )
     done = run_script(real.environment("env-bare"), script, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
@@ -249,9 +259,9 @@ def test_under_the_shim_an_older_torch_npu_compares_a_major_of_none(
 ) -> None:
     # Versions before 2.7.1.post8 leave torch's has_triton in place.
     changes = {
-        "contrib/transfer_to_npu.py": lambda text: re.sub(r"^    [\w.]+\.has_triton = _patch.*\n", "", text, flags=re.MULTILINE),
-        "utils/_dynamo.py": lambda text: re.sub(r"^    _triton\.has_triton = has_triton$", "    pass", text, flags=re.MULTILINE),
-    }  # fmt: skip
+        "contrib/transfer_to_npu.py": without(r"    [\w.]+\.has_triton = _patch_has_triton"),
+        "utils/_dynamo.py": without(r"    _triton\.has_triton = has_triton"),
+    }
     base = real.environment("env-ascend", TRITON_ASCEND, PYBIND)
     environment = real.overlay(base, tmp_path / "env", "torch_npu", changes)
     variables = {**standin.environment(), "TORCH_TRANSFER_TO_NPU": "1"}
