@@ -5,7 +5,7 @@ This file stands alone: Python 3.8 or later, nothing but the standard library un
 one JSON object a line to the file that --report names, opened anew for each line, so that neither noise on stdout nor
 a closed descriptor nor the death of the process loses what was already said.
 
-    python probe.py --report FILE [--stages a,b,c] [--device npu|cpu|cuda|auto]
+    python probe.py --report FILE [--stages a,b,c] [--device npu|cpu|cuda|auto] [--ranks N]
 """
 
 from __future__ import annotations
@@ -415,7 +415,7 @@ def compiled(patient: Patient, name: str, lengths: tuple[int, ...] = (LENGTH,)) 
     torch, flex = patient.torch, patient.flex
     fresh_compiler(torch)
     case = make_case(name, torch, patient.device)
-    function = torch.compile(flex.flex_attention, dynamic=len(lengths) > 1)
+    function = torch.compile(flex.flex_attention)
     differences = []
     for length in lengths:
         inputs = patient.inputs(length, case.key_heads)
@@ -641,15 +641,28 @@ def run_stage(name: str, patient: Patient, reporter: Reporter) -> bool:
 
 
 def guard(parent: int) -> None:
-    """Die with the runner, and be the first to go when the machine runs out of memory. Linux only; else nothing."""
+    """Die with the runner, leave no core file, and be the first to go when memory runs out. Where that is possible."""
     with contextlib.suppress(Exception):
         import ctypes  # noqa: PLC0415
 
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
         if parent and os.getppid() != parent:
             os._exit(1)
+    with contextlib.suppress(Exception):
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("500")
+
+
+def under_torchrun(options: argparse.Namespace) -> int:
+    """Become torchrun, which starts this file once for each rank."""
+    run = importlib.import_module("torch.distributed.run")
+    head = ["--standalone", f"--nproc-per-node={options.ranks}", os.path.abspath(__file__)]  # noqa: PTH100
+    names = ("report", "stages", "device", "stack", "folder")
+    run.main(head + [f"--{name}={getattr(options, name)}" for name in names])
+    return 0
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -658,8 +671,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--report", required=True, help="append one JSON object a line to this file")
     parser.add_argument("--stages", default=",".join(name for name in STAGES if name not in RANK_STAGES))
     parser.add_argument("--device", default="auto", choices=["npu", "cpu", "cuda", "auto"])
-    parser.add_argument("--stack", help="write the Python stacks there when the process is killed by a fault")
+    parser.add_argument(
+        "--stack", default="", help="write the Python stacks there when the process is killed by a fault"
+    )
     parser.add_argument("--parent", type=int, default=0, help="end when this process is gone")
+    parser.add_argument("--folder", default="", help="where a script would lie that imports torch; default: here")
+    parser.add_argument("--ranks", type=int, default=1, help="run the stages in so many processes, under torchrun")
     return parser.parse_args(arguments)
 
 
@@ -667,9 +684,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the stages that were asked for, one after the other."""
     options = parse(arguments)
     guard(options.parent)
-    # As in a script that lies in the working directory; what lies beside this file is no part of the patient.
+    # As in a script that lies in the user's folder; what lies beside this file is no part of the patient.
     with contextlib.suppress(OSError):
-        sys.path[0] = os.getcwd()  # noqa: PTH109
+        sys.path[0] = options.folder or os.getcwd()  # noqa: PTH109
+    if options.ranks > 1:
+        return under_torchrun(options)
     if options.stack:
         faulthandler.enable(file=open(options.stack, "ab"), all_threads=True)  # noqa: PTH123, SIM115
     rank = os.environ.get("RANK")

@@ -132,6 +132,13 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""  # it was deleted under us
+
+
 @dataclass
 class _Stream:
     """The last bytes of a stream that nobody bounds."""
@@ -288,6 +295,9 @@ class _Run:
 
     def _variables(self) -> dict[str, str]:
         variables = {"PYTHONUNBUFFERED": "1"}
+        if path := os.environ.get("PYTHONPATH"):
+            here = _working_directory() or "/"
+            variables["PYTHONPATH"] = os.pathsep.join(str(Path(here, part)) for part in path.split(os.pathsep))
         if not self.options.keep_cache:
             for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
                 variables[name] = str(self.folder / name.lower())
@@ -315,14 +325,10 @@ class _Session:
     def start(self, environment: Mapping[str, str]) -> None:
         """Start the interpreter in a session of its own."""
         options = self.run.options
-        arguments = ["--report", str(self.report), "--stack", str(self.stack), "--stages", ",".join(self.names)]
-        arguments += ["--device", self.run.asked]
-        if self.ranks > 1:
-            head = [str(self.run.executable), "-m", "torch.distributed.run", "--standalone"]
-            command = [*head, f"--nproc-per-node={self.ranks}", str(options.script), *arguments]
-        else:
-            parent = ["--parent", str(os.getpid())]
-            command = [str(self.run.executable), str(options.script), *arguments, *parent]
+        command = [os.path.abspath(self.run.executable), os.path.abspath(options.script)]  # noqa: PTH100 - links stay
+        command += ["--report", str(self.report), "--stack", str(self.stack), "--stages", ",".join(self.names)]
+        command += ["--device", self.run.asked, "--parent", str(os.getpid()), "--ranks", str(self.ranks)]
+        command += ["--folder", _working_directory()]
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the user named this interpreter
                 command,
@@ -330,6 +336,8 @@ class _Session:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
+                # Compilers leave files where they run; these go with the folder.
+                cwd=self.report.parent,
                 start_new_session=True,
             )
         except OSError as error:

@@ -354,6 +354,44 @@ def test_a_killed_doctor_takes_the_probe_along(tmp_path: Path) -> None:
     assert all(patients.is_gone(pid) for pid in patients.recorded_pids(pids))
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_cache_is_a_new_one_unless_the_users_is_asked_for(
+    run: Run, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/the/users")
+    code = "import os\n__version__ = os.environ['TORCHINDUCTOR_CACHE_DIR'] + os.environ.get('TRITON_CACHE_DIR', '-')\n"
+    live = run(code, stages=("python", "torch"), keep_cache=keep)
+    version = stage(live, "torch").values["version"]
+    assert (version == "/the/users-") is keep
+    assert live.cache == ("the user's" if keep else "temporary")
+    assert keep or not Path(version.partition("torchinductor_cache_dir")[0]).exists()
+
+
+def test_what_the_run_leaves_lying_about_goes_with_it(run: Run, tmp_path: Path) -> None:
+    before = {path.name for path in tmp_path.iterdir()} | {"patient"}
+    live = run(f"open('kernel_meta', 'w').write('x')\n{GOOD}", stages=("python", "torch"))
+    assert stage(live, "torch").status == "passed"
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_of_the_user_shadows_as_it_does_for_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patients.make_torch(tmp_path, GOOD, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "patient")
+    options = LiveOptions("cpu", stages=("torch",))
+    assert stage(run_live(Path(sys.executable), options), "torch").values["version"] == "9.9"
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.chdir(tmp_path / "patient")
+    assert stage(run_live(Path(sys.executable), options), "torch").values["version"] == "9.9"
+
+
+def test_a_relative_interpreter_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    live = run_live(Path("python"), LiveOptions("cpu", stages=("python",)))
+    assert stage(live, "python").status == "passed"
+
+
 def test_the_probe_works_when_copied_alone(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "p.py"
     copy.parent.mkdir()

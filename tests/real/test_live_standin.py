@@ -50,6 +50,7 @@ def examine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Examine:
             monkeypatch.setenv(name, value)
         facts = read_installed(environment)
         live = run_live(environment / "bin" / "python", LiveOptions("npu", stages=stages))
+        assert not list(tmp_path.glob("torch_compile_debug")), "the run left something behind"
         return live, diagnose(dataclasses.replace(facts, live=live), CHAIN)
 
     return go
