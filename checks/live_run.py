@@ -436,6 +436,7 @@ _REASONS_ZH = {
     r"inductor compiles for the CPU in C\+\+, without triton": "inductor 在 CPU 上以 C++ 编译，不需要 triton",
     r"flex_attention has no backward on the CPU": "flex_attention 在 CPU 上不支持反向",
     r"([\d.]+) s in all were over": r"总时限 \1 秒已到",
+    r"(\d+) processes had died before": r"此前已有 \1 个进程崩溃",
     r"only (\d+) devices for (\d+) ranks": r"只有 \1 个设备，不够 \2 个 rank",
 }
 

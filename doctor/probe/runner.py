@@ -49,7 +49,7 @@ KEPT_BYTES, CHUNK, REPORT_BYTES, STACK_BYTES, OUTPUT_LINES = 64 * 1024, 64 * 102
 #: How often a run is taken up again behind a stage that killed it.
 MAX_RESTARTS = 4
 _GRACE, _LAST_WORDS = 2.0, 2.0
-_SECRET = re.compile(r"(TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE)", re.IGNORECASE)
+_SECRET = re.compile(r"(TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE)", re.IGNORECASE)
 
 
 class Progress(Protocol):
@@ -254,7 +254,8 @@ class _Run:
                 self._not_reached(left)
                 return
             self._session(left, environment)
-        self._not_reached([name for name in names if name in self._wanted() and name not in self.stages])
+        reason = f"{MAX_RESTARTS + 1} processes had died before"
+        self._not_reached([name for name in names if name in self._wanted() and name not in self.stages], reason)
 
     def _block_by_needs(self) -> None:
         for name in self._wanted():
@@ -270,9 +271,9 @@ class _Run:
         for name in names:
             self.stages[name] = LiveStage(name, "blocked", reason=cause)
 
-    def _not_reached(self, names: Iterable[str]) -> None:
+    def _not_reached(self, names: Iterable[str], reason: str = "") -> None:
         for name in names:
-            self.stages[name] = LiveStage(name, "not_reached", reason=self.over)
+            self.stages[name] = LiveStage(name, "not_reached", reason=reason or self.over)
 
     def _ranks(self, environment: Mapping[str, str]) -> None:
         self._block_by_needs()

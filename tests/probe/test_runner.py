@@ -261,23 +261,38 @@ def test_a_crash_after_the_last_stage_is_a_warning_of_its_own(run: Run) -> None:
     assert finding.title.en.endswith("SIGSEGV")
 
 
-def test_after_a_death_the_stages_that_do_not_need_it_still_run(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        PROBE.read_text()
-        .replace("RUN: dict", "RUN_BEFORE: dict")
-        .replace(
-            "# --- the run ---",
-            "def fine(patient):\n    return {}\n\ndef crash(patient):\n    os.kill(os.getpid(), 11)\n\n"
-            "RUN = {**{name: fine for name in STAGES}, 'compiled_backward': crash, 'gqa': crash}\n\n# --- the run ---",
-        )
+def scripted(folder: Path, **ends: str) -> Path:
+    """Return a probe whose stages all pass, but for some that do this line."""
+    script = folder / "script.py"
+    lines = [f"def do_{name}(patient):\n    {line}\n    return {{}}\n" for name, line in ends.items()]
+    table = ", ".join(f"{name!r}: do_{name}" for name in ends)
+    text = PROBE.read_text().replace("RUN: dict", "RUN_BEFORE: dict")
+    new = "\n".join(
+        ["def fine(patient):\n    return {}\n", *lines, f"RUN = {{**dict.fromkeys(STAGES, fine), {table}}}\n\n"]
     )
+    script.write_text(text.replace("# --- the run ---", f"{new}# --- the run ---"))
+    return script
+
+
+def test_after_a_death_the_stages_that_do_not_need_it_still_run(tmp_path: Path) -> None:
+    crash = "os.kill(os.getpid(), 11)"
+    script = scripted(tmp_path, compiled_backward=crash, gqa=crash)
     live = run_live(Path(sys.executable), LiveOptions("cpu", script=script))
     statuses = {item.name: item.status for item in live.stages}
     assert statuses.pop("compiled_backward") == "died"
     assert statuses.pop("gqa") == "died"
     assert set(statuses.values()) == {"passed"}
     assert "alibi" in statuses
+
+
+def test_a_run_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
+    names = ("causal", "sliding_window", "gqa", "dynamic_length", "captured", "document_mask", "alibi")
+    script = scripted(tmp_path, **dict.fromkeys(names, "os._exit(0)"))
+    live = run_live(Path(sys.executable), LiveOptions("cpu", script=script))
+    assert [stage(live, name).status for name in names] == ["died"] * 5 + ["not_reached"] * 2
+    finding = judged(live)["FD414"]
+    assert "5 processes had died before" in finding.title.en
+    assert "此前已有 5 个进程崩溃" in finding.title.zh
 
 
 def test_noise_that_looks_like_a_report_is_not_one(tmp_path: Path) -> None:
