@@ -39,7 +39,7 @@ STAGE_LIMITS = {
     "triton": 180.0,
     "gate": 60.0,
     "eager": 120.0,
-    "exit": 30.0,
+    "exit": 120.0,
 }
 COMPILED_LIMIT = 300.0
 #: Stages before the device is used, in a process of their own in which torch does not load torch_npu by itself.
