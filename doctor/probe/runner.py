@@ -471,6 +471,8 @@ class _Session:
             )
             for item in line.get("errors", ())
         )
+        if line["status"] not in ("passed", "failed", "skipped", "blocked"):
+            raise ValueError(line["status"])
         failed = line["status"] == "failed"
         if failed:
             self._listen(0)
