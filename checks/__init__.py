@@ -7,6 +7,7 @@ from flexdoctor.checks import (
     device_validation,
     devices,
     interpreter,
+    live_run,
     module_rename,
     packages,
     subgraph_lowering,
@@ -23,4 +24,5 @@ CHAIN: tuple[Check, ...] = (
     device_properties.CHECK,
     module_rename.CHECK,
     subgraph_lowering.CHECK,
+    live_run.CHECK,
 )
