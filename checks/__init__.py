@@ -8,6 +8,7 @@ from flexdoctor.checks import (
     devices,
     hub_kernels,
     interpreter,
+    live_run,
     module_rename,
     packages,
     subgraph_lowering,
@@ -25,4 +26,5 @@ CHAIN: tuple[Check, ...] = (
     module_rename.CHECK,
     subgraph_lowering.CHECK,
     hub_kernels.CHECK,
+    live_run.CHECK,
 )
