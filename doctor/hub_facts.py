@@ -20,6 +20,9 @@ Role = Literal["plain", "context parallel"]
 ParameterKind = Literal["positional", "either", "keyword", "args", "kwargs"]
 
 
+CONSUMERS = ("diffusers", "transformers", "kernels")
+
+
 @dataclass(frozen=True)
 class CallSite:
     """One call of a kernel function in a consumer."""

@@ -116,7 +116,11 @@ def _read_present(options: TargetOptions) -> Facts:
 
 
 def _hub_options(options: TargetOptions) -> HubOptions:
-    from flexdoctor.readers import environment, hub  # noqa: PLC0415
+    from flexdoctor.readers import environment  # noqa: PLC0415
+
+    if not options.kernels:
+        return environment.HubOptions()
+    from flexdoctor.readers import hub  # noqa: PLC0415
 
     try:
         return environment.HubOptions(tuple(hub.parse_kernel(item) for item in options.kernels), options.online)

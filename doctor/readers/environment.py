@@ -10,9 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts, Shadow, TargetFacts
-from flexdoctor.readers.hub import NamedKernel, read_hub
+from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.readers.imports import declared_modules, settle
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
 from flexdoctor.readers.machine import read_machine
@@ -30,6 +31,9 @@ from flexdoctor.readers.torch import read_torch
 from flexdoctor.readers.torch_npu import read_torch_npu
 from flexdoctor.readers.trees import FolderTree, fold_home
 from flexdoctor.readers.triton import read_triton
+
+if TYPE_CHECKING:
+    from flexdoctor.readers.hub import NamedKernel
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,24 @@ def _read_folders(
         triton=dataclasses.replace(triton, imports=settle(triton.imports, modules)),
         machine=machine,
         linkage=_linkage(torch_tree, npu_tree, machine, root, options) if options.deep else None,
-        hub=read_hub(
-            search_path,
-            distributions,
-            named=options.hub.kernels,
-            online=options.hub.online,
-            in_use=options.hub.in_use,
-            variables=os.environ if target.kind == "environment" else None,
-        ),
+        hub=_hub(target, search_path, distributions, options.hub),
+    )
+
+
+def _hub(
+    target: TargetFacts, search_path: Sequence[Path], distributions: Sequence[InstalledDistribution], hub: HubOptions
+) -> HubFacts | None:
+    if not hub.kernels and not any(_tree(search_path, name) for name in CONSUMERS):
+        return None
+    from flexdoctor.readers.hub import read_hub  # noqa: PLC0415 - most environments have no consumer of Hub kernels
+
+    return read_hub(
+        search_path,
+        distributions,
+        named=hub.kernels,
+        online=hub.online,
+        in_use=hub.in_use,
+        variables=os.environ if target.kind == "environment" else None,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from flexdoctor.facts import Unread
-from flexdoctor.hub_facts import DiffusersHub, HubAnswer, HubFacts, KernelsLibrary, Surface, TransformersHub
+from flexdoctor.hub_facts import CONSUMERS, DiffusersHub, HubAnswer, HubFacts, KernelsLibrary, Surface, TransformersHub
 from flexdoctor.readers.hub_expectations import read_diffusers
 from flexdoctor.readers.hub_library import read_kernels
 from flexdoctor.readers.hub_surfaces import read_cached, read_surface
@@ -20,7 +20,6 @@ from flexdoctor.readers.packages import InstalledDistribution
 from flexdoctor.readers.trees import FolderTree, fold_home
 
 T = TypeVar("T")
-CONSUMERS = ("diffusers", "transformers", "kernels")
 #: The only variables that are looked at; tokens and endpoints are not among them.
 VARIABLES = (
     "DIFFUSERS_ATTN_BACKEND",
