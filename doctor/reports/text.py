@@ -140,7 +140,7 @@ def _also(report: Report, language: Language) -> str | None:
         bare = next((item for item in report.findings if item.machine_only and item.status == "warn"), None)
         if bare is not None:
             return f"{bare.title.to(language)}   {bare.code}"
-    if cause is None or not cause.machine_only:
+    if cause is None or not cause.machine_only or all(item.link != "packages" for item in report.findings):
         return None
     first = next((item for item in report.findings if item.status == "fail"), None)
     if first is not None:
