@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -15,7 +16,11 @@ from flexdoctor import __version__
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.facts import Facts
+    from flexdoctor.findings import Capability as Capability_
     from flexdoctor.findings import Report
+    from flexdoctor.text import Language, Text
+    from flexdoctor.treatment.course import Options, Outcome
+    from flexdoctor.treatment.plan import Plan
 
 app = typer.Typer(
     name="flexdoctor",
@@ -70,6 +75,15 @@ class Listing(str, Enum):
     """What can be listed."""
 
     checks = "checks"
+    fixes = "fixes"
+
+
+class InstallWith(str, Enum):
+    """Which installer applies a plan."""
+
+    auto = "auto"
+    pip = "pip"
+    uv = "uv"
 
 
 class StopError(Exception):
@@ -172,17 +186,226 @@ def check(
     raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
 
 
+@app.command()
+def fix(
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", metavar="PATH", help="As for check; installed into, and only into, this one."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="CODE", help="Mend only these; warnings too.")
+    ] = None,
+    require: Annotated[
+        Capability, typer.Option("--require", envvar="FLEXDOCTOR_REQUIRE", help="What must work.")
+    ] = Capability.compiled_forward,
+    stack: Annotated[
+        str | None, typer.Option("--stack", metavar="NAME", help="Which of the sets that the plan names to end in.")
+    ] = None,
+    installer: Annotated[
+        InstallWith, typer.Option("--installer", help="pip where the environment has it, else uv.")
+    ] = InstallWith.auto,
+    index_url: Annotated[str | None, typer.Option("--index-url", metavar="URL", help="As for pip.")] = None,
+    extra_index_url: Annotated[
+        list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="As for pip.")
+    ] = None,
+    find_links: Annotated[
+        list[str] | None, typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.")
+    ] = None,
+    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: only --find-links.")] = False,
+    with_dependencies: Annotated[
+        bool, typer.Option("--with-dependencies", help="Let installed dependencies move where the plan's packages ask.")
+    ] = False,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
+    ] = Format.text,
+    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+) -> None:
+    """Plan what mends this environment, show it, and apply it on a yes; verified afterwards, and reversible.
+
+    Exit codes: 0 healthy or only shown, 1 faults remain, 2 usage, 3 could not start, 4 applied, found no better and
+    rolled back.
+    """
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.treatment.course import Options  # noqa: PLC0415
+    from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+
+    indexes = IndexOptions(
+        index_url, tuple(extra_index_url or ()), tuple(_absolute(item) for item in find_links or ()), no_index
+    )
+    treatment = _Treatment(
+        python=python,
+        require=require.value,
+        options=Options(indexes, installer.value, with_dependencies),
+        select=tuple(select or ()),
+        stack=stack,
+        as_json=format_ is Format.json,
+        language=choose_language(lang.value if lang else None, sys.stdout),
+    )
+    try:
+        code = treatment.resume() if resume else treatment.run(yes=yes, dry_run=dry_run)
+    except TreatmentError as error:
+        raise StopError(error.message.to(treatment.language), error.exit_code) from error
+    raise typer.Exit(code)
+
+
+@app.command()
+def undo(
+    entry_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Which fix to take back. Default: the last one.")
+    ] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Only list what can be taken back.")] = False,
+    python: Annotated[Path | None, typer.Option("--python", metavar="PATH", help="As for check.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where files were changed since; those changes are lost.")
+    ] = False,
+    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+) -> None:
+    """Put back, byte for byte, what a fix has changed. Needs no network."""
+    from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+    from flexdoctor.reports.plan_text import journal_lines, undone_lines  # noqa: PLC0415
+    from flexdoctor.treatment import journal  # noqa: PLC0415
+    from flexdoctor.treatment.course import pick, undo  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+    from flexdoctor.treatment.target import prefix_of  # noqa: PLC0415
+
+    language = choose_language(lang.value if lang else None, sys.stdout)
+    prefix = prefix_of(_read(python, None, None))
+    if prefix is None:
+        raise StopError("this target has no prefix, so it has no journal", 3)
+    try:
+        if list_only:
+            write_report("".join(f"{line}\n" for line in journal_lines(journal.entries(prefix), language)), None)
+            return
+        entry = pick(prefix, entry_id)
+        problems = undo(entry, force=force)
+    except TreatmentError as error:
+        raise StopError(error.message.to(language), error.exit_code) from error
+    write_report("".join(f"{line}\n" for line in undone_lines(entry, problems, language)), None)
+    raise typer.Exit(3 if problems else 0)
+
+
+def _absolute(place: str) -> str:
+    """Make a folder absolute, because the installer runs in another one; an URL stays as it is."""
+    return place if "://" in place else str(Path(place).expanduser().absolute())
+
+
+@dataclass(frozen=True)
+class _Treatment:
+    """One run of `fix`: reads, plans, shows, asks, applies."""
+
+    python: Path | None
+    require: Capability_
+    options: Options
+    select: tuple[str, ...]
+    stack: str | None
+    as_json: bool
+    language: Language
+
+    def run(self, *, yes: bool, dry_run: bool) -> int:
+        """Plan and show; apply on a yes."""
+        from flexdoctor.fixes import FIXES  # noqa: PLC0415
+        from flexdoctor.treatment import course  # noqa: PLC0415
+        from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
+        from flexdoctor.treatment.target import prefix_of, refusal, survey  # noqa: PLC0415
+
+        facts, report = self._examine()
+        if prefix := prefix_of(facts):
+            course.refuse_interrupted(prefix)
+        plan = make_plan(facts, report, FIXES, known(), select=self.select, stack=self.stack)
+        if not (yes and self.as_json and plan.steps):
+            self._show(facts, report, plan)
+        if not plan.steps or dry_run:
+            return 0 if dry_run or not plan.manual else 1
+        target = survey(facts)
+        if reason := refusal(target):
+            raise StopError(reason.to(self.language), 3)
+        if not yes and not self._agrees():
+            return 1
+        return self._conclude(course.apply(plan, target, report, self._examine, self.options, self._progress), plan)
+
+    def resume(self) -> int:
+        """Complete the treatment that was cut off."""
+        from flexdoctor.treatment import course, journal  # noqa: PLC0415
+        from flexdoctor.treatment.target import prefix_of, survey  # noqa: PLC0415
+
+        facts, _ = self._examine()
+        prefix = prefix_of(facts)
+        entry = journal.interrupted(prefix) if prefix else None
+        if entry is None:
+            raise StopError("no fix was cut off here", 2)
+        outcome = course.resume(entry, survey(facts), self._examine, self.options, self._progress)
+        return self._conclude(outcome, entry.plan())
+
+    def _examine(self) -> tuple[Facts, Report]:
+        from flexdoctor.chain import diagnose  # noqa: PLC0415
+        from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+        facts = _read(self.python, None, None)
+        return facts, diagnose(facts, CHAIN, required=self.require)
+
+    def _agrees(self) -> bool:
+        from flexdoctor.text import Text  # noqa: PLC0415
+
+        if not sys.stdin.isatty() or self.as_json:
+            hint = Text(
+                "nothing was changed: there is no terminal to ask on; --yes applies the plan",
+                "未做任何更改：没有可供询问的终端；加 --yes 以应用计划",
+            )
+            typer.echo(f"flexdoctor: {hint.to(self.language)}", err=True)
+            return False
+        return typer.confirm(Text("apply?", "是否应用？").to(self.language), default=False, err=True)
+
+    def _progress(self, what: Text) -> None:
+        typer.echo(f"  … {what.to(self.language)}", err=True)
+
+    def _show(self, facts: Facts, report: Report, plan: Plan, outcome: Outcome | None = None) -> None:
+        from flexdoctor.console import write_report  # noqa: PLC0415
+        from flexdoctor.fixes import fixes_for  # noqa: PLC0415
+        from flexdoctor.reports import plan_text  # noqa: PLC0415
+
+        if self.as_json:
+            from flexdoctor.reports.document import report_document  # noqa: PLC0415
+            from flexdoctor.reports.json import render_json  # noqa: PLC0415
+
+            document = report_document(report, facts, self.language, plan=plan, fixes_for=fixes_for)
+            document["treatment"] = plan_text.treatment_document(plan, outcome, self.language)
+            write_report(render_json(document), None)
+            return
+        lines = [plan_text.head_line(facts, self.language), ""]
+        if outcome:
+            lines = ["", *plan_text.outcome_lines(outcome, self.language)]
+        else:
+            lines += plan_text.plan_lines(plan, self.language)
+        write_report("".join(f"{line}\n" for line in lines), None)
+
+    def _conclude(self, outcome: Outcome, plan: Plan) -> int:
+        from flexdoctor.findings import exit_code  # noqa: PLC0415
+
+        self._show(outcome.facts, outcome.before if outcome.rolled_back else outcome.after, plan, outcome)
+        return 4 if outcome.rolled_back else exit_code(outcome.after)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Listing, typer.Argument(help="What to list.")],
     lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
 ) -> None:
-    """List the links of the chain and the codes that each can name."""
+    """List the links of the chain with the codes that each can name, or the fixes with the codes that each mends."""
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
     lines = []
+    if what is Listing.fixes:
+        from flexdoctor.fixes import FIXES  # noqa: PLC0415
+
+        lines = [f"{item.name}: {item.title.to(language)}  {' '.join(item.opens)}" for item in FIXES]
+        write_report("\n".join(lines) + "\n", None)
+        return
     for number, link in enumerate(CHAIN, 1):
         lines.append(f"{number:>2}  {link.link}: {link.question.to(language)}")
         lines += [f"    {fault.code}  {fault.title.to(language)}" for fault in link.faults]
@@ -232,10 +455,13 @@ def _render(
     from flexdoctor import console  # noqa: PLC0415
 
     if format_ is Format.json:
+        from flexdoctor.fixes import FIXES, fixes_for  # noqa: PLC0415
         from flexdoctor.reports.document import report_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
+        from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
 
-        return render_json(report_document(report, facts, lang.value if lang else "en"))
+        plan = make_plan(facts, report, FIXES, known())
+        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes_for=fixes_for))
     from flexdoctor.reports.text import TextOptions, render_text  # noqa: PLC0415
 
     language = console.choose_language(lang.value if lang else None, sys.stdout)
