@@ -43,6 +43,14 @@ NO_EXECUTABLE = Fault(
 def examine(facts: Facts) -> Iterator[Finding]:
     """Compare the wheel tags of the chain's packages with the interpreter."""
     interpreter = facts.interpreter
+    if facts.target.is_planned:
+        yield passed(
+            LINK,
+            Text("planned for Python {python} on linux {arch}", "计划用于 Python {python} / linux {arch}").format(
+                python=interpreter.version, arch=interpreter.architecture
+            ),
+        )
+        return
     if interpreter.unread:
         yield found(
             LINK,

@@ -9,6 +9,7 @@ from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
 from flexdoctor.facts import ExtraStep, Facts
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, skipped
+from flexdoctor.knowledge import stacks
 from flexdoctor.text import Text
 
 LINK = "module_rename"
@@ -91,8 +92,8 @@ def examine(facts: Facts) -> Iterator[Finding]:
         step for step in outcome.missed if step.binds in npu.kernel_imports and step.binds not in outcome.bound
     ]
     remedy = Text(
-        "install a triton-ascend that has triton.language.extra.{wanted} (3.2.1 or later, from the vendor's index)",
-        "请安装带有 triton.language.extra.{wanted} 的 triton-ascend（3.2.1 及以上，见厂商软件源）",
+        "install a triton-ascend that has triton.language.extra.{wanted}: {oldest} or later, from {index}",
+        "请安装带有 triton.language.extra.{wanted} 的 triton-ascend：{oldest} 及以上，软件源 {index}",
     )
     if outcome.fatal:
         yield found(
@@ -134,7 +135,9 @@ def _error(step: ExtraStep) -> str:
 
 def _remedy(step: ExtraStep, newer: Text) -> Text:
     if step.name.startswith("cann"):
-        return newer.format(wanted=step.name)
+        return newer.format(
+            wanted=step.name, oldest=stacks.oldest_compiling_triton_ascend(), index=stacks.index("vendor").url
+        )
     return Text(
         "move to a torch-npu that looks for extra.cann first, or to a triton-ascend that still has extra.{wanted}",
         "请换用优先查找 extra.cann 的 torch-npu，或仍带有 extra.{wanted} 的 triton-ascend",

@@ -7,19 +7,24 @@ from collections.abc import Iterator
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.tags import parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, metadata, unreadable
 from flexdoctor.facts import Distribution, Facts, Place
-from flexdoctor.findings import CAPABILITIES, Evidence, Fault, Finding, found, passed, unknown
+from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, unknown
+from flexdoctor.knowledge import stacks
 from flexdoctor.text import Text
 
 LINK = "packages"
 
 UNREADABLE = Fault(
-    "FD110", Text("the metadata of {package} cannot be read", "{package} 的元数据不可读"), affects=CAPABILITIES
+    "FD110",
+    Text("the metadata of {package} cannot be read", "{package} 的元数据不可读"),
+    affects=CAPABILITIES,
+    blocks=False,
 )
 NO_TORCH = Fault("FD111", Text("torch is not installed here", "此环境未安装 torch"), affects=CAPABILITIES)
 NO_TORCH_NPU = Fault("FD112", Text("torch-npu is not installed here", "此环境未安装 torch-npu"), affects=CAPABILITIES)
@@ -81,6 +86,30 @@ COMPANION = Fault(
     blocks=False,
 )
 
+UNKNOWN_RELEASE = Fault(
+    "FD161",
+    Text("nothing is known of {package}", "知识库中没有 {package}"),
+    affects=CAPABILITIES,
+)
+NO_WHEEL = Fault(
+    "FD162",
+    Text(
+        "there is no wheel of {package} for Python {python} on {architecture}",
+        "{package} 没有适用于 Python {python} / {architecture} 的 wheel",
+    ),
+    affects=CAPABILITIES,
+    blocks=False,
+)
+LOCAL_PIN = Fault(
+    "FD163",
+    Text(
+        "torch-npu {npu} asks for torch {wanted} on {architecture}, which the default index does not have",
+        "torch-npu {npu} 在 {architecture} 上要求 torch {wanted}，默认软件源没有该版本",
+    ),
+    affects=CAPABILITIES,
+    blocks=False,
+)
+
 _COMPANIONS = ("torchvision", "torchaudio")
 _VIA_ZH = {"working directory": "当前工作目录", "PYTHONPATH": " PYTHONPATH "}
 
@@ -88,8 +117,11 @@ _VIA_ZH = {"working directory": "当前工作目录", "PYTHONPATH": " PYTHONPATH
 def examine(facts: Facts) -> Iterator[Finding]:
     """Judge presence, completeness, origin and pairing of the packages of the chain."""
     findings = [
+        *_unknown_releases(facts),
         *_absent(facts),
-        *_half_installed(facts),
+        *_no_wheel(facts),
+        *_local_pin(facts),
+        *([] if facts.target.is_planned else _half_installed(facts)),
         *_ownerless(facts),
         *_shadowed(facts),
         *_duplicates(facts),
@@ -99,7 +131,11 @@ def examine(facts: Facts) -> Iterator[Finding]:
     ]
     yield from findings
     if not any(item.status in ("fail", "unknown") and item.blocks for item in findings):
-        yield passed(LINK, Text(*[" · ".join(_versions(facts))] * 2))
+        known = [
+            Evidence("knowledge", f"{item.name} {item.version}: facts from the {item.evidence}", source=item.source)
+            for item in facts.packages.known_releases
+        ]
+        yield passed(LINK, Text(*[" · ".join(_versions(facts))] * 2), evidence=known)
 
 
 def _versions(facts: Facts) -> Iterator[str]:
@@ -114,6 +150,100 @@ def _version(facts: Facts, name: str) -> str:
     return dist.version if dist else ""
 
 
+def _unknown_releases(facts: Facts) -> Iterator[Finding]:
+    for item in facts.packages.unknown_releases:
+        if item.name not in ("torch", "torch-npu"):
+            continue  # the link of triton speaks of its own
+        name = f"{item.name} {item.version or ''}".strip()
+        reason = (
+            Text("{package} is not pinned to a version", "{package} 未固定版本")
+            if item.version is None
+            else Text(
+                "nothing is known of {package}; the nearest known release is {nearest}",
+                "知识库中没有 {package}；最接近的已知版本是 {nearest}",
+            )
+        )
+        yield unknown(
+            LINK,
+            UNKNOWN_RELEASE,
+            reason.format(package=name, nearest=item.nearest or "-"),
+            evidence=[Evidence("metadata", f"{name} is planned", path=facts.target.description)],
+            remedy=Text(
+                "pin it, or install the set and examine it with --python",
+                "请固定版本，或实际安装后用 --python 检查",
+            ),
+        )
+
+
+def _no_wheel(facts: Facts) -> Iterator[Finding]:
+    if not facts.target.is_planned:
+        return
+    python, architecture = facts.interpreter.version, facts.interpreter.architecture
+    for dist in facts.packages.distributions:
+        if not dist.tags or fits_platform(dist.tags, python, architecture):
+            continue
+        pythons = sorted({tag.partition("-")[0] for tag in dist.tags}, key=lambda name: (len(name), name))
+        yield found(
+            LINK,
+            NO_WHEEL,
+            package=f"{dist.name} {dist.version}",
+            python=python,
+            architecture=architecture,
+            affects=CAPABILITIES if dist.name in ("torch", "torch-npu") else COMPILED,
+            evidence=[metadata(dist, f"wheels exist for {', '.join(pythons)}")],
+            predicted_errors=[f"ERROR: No matching distribution found for {dist.name}=={dist.version}"],
+            remedy=Text(
+                "take one of those Pythons, or a release that has a wheel for this one (flexdoctor list stacks)",
+                "请使用上述 Python 版本，或换用有对应 wheel 的版本（flexdoctor list stacks）",
+            ),
+        )
+
+
+def fits_platform(tags: tuple[str, ...], python: str | None, architecture: str | None) -> bool:
+    """Tell whether one of the wheel tags can be installed on Linux with this CPython."""
+    digits = "".join((python or "").split(".")[:2])
+    return any(
+        tag.interpreter in (f"cp{digits}", f"py{digits}", "py3", "py2")
+        and (tag.platform == "any" or tag.platform.endswith(architecture or ""))
+        for tag in (item for text in tags for item in parse_tag(text))
+    )
+
+
+def _local_pin(facts: Facts) -> Iterator[Finding]:
+    """Name the pin on a `+cpu` build that the default index cannot satisfy."""
+    dist, torch = facts.packages.find("torch-npu"), facts.packages.find("torch")
+    requirement = _torch_requirement(dist) if dist else None
+    if not facts.target.is_planned or dist is None or requirement is None or "+" not in str(requirement.specifier):
+        return
+    is_implied = "torch" in facts.packages.implied
+    if torch and not is_implied and requirement.specifier.contains(torch.version, prereleases=True):
+        return  # whoever names that build knows where it comes from
+    # A list that also names torch's own dependencies was resolved already, so the set exists somewhere.
+    is_resolved = facts.target.kind == "requirements" and all(map(facts.packages.find, ("sympy", "filelock")))
+    index = stacks.index("pytorch-cpu")
+    yield found(
+        LINK,
+        LOCAL_PIN,
+        npu=dist.version,
+        wanted=str(requirement.specifier),
+        architecture=facts.interpreter.architecture,
+        affects=() if is_resolved else CAPABILITIES,
+        evidence=[
+            metadata(dist, f"Requires-Dist: {requirement}"),
+            Evidence("knowledge", f"the index of such builds is {index.url}", source=f"{index.source}, {index.date}"),
+        ],
+        predicted_errors=[f"ERROR: Could not find a version that satisfies the requirement {requirement}"],
+        detail=Text(
+            "Wheels of the same version for aarch64 ask for plain torch; the pin is on x86_64 only.",
+            "同版本的 aarch64 wheel 只要求普通 torch，仅 x86_64 有此限制。",
+        ),
+        remedy=Text(
+            "add --extra-index-url {index}, or install torch first and torch-npu with --no-deps",
+            "请加上 --extra-index-url {index}，或先安装 torch，再以 --no-deps 安装 torch-npu",
+        ).format(index=index.url),
+    )
+
+
 def _sites(facts: Facts) -> tuple[Evidence, ...]:
     return tuple(Evidence("file", "nothing of that name here", path=path) for path in facts.target.site_packages)
 
@@ -121,11 +251,12 @@ def _sites(facts: Facts) -> tuple[Evidence, ...]:
 def _absent(facts: Facts) -> Iterator[Finding]:
     packages = facts.packages
     python = facts.interpreter.executable or "python"
+    where = [] if facts.target.is_planned else _sites(facts)
     if facts.torch is None and packages.find("torch") is None:
         yield found(
             LINK,
             NO_TORCH,
-            evidence=_sites(facts),
+            evidence=where,
             remedy=Text(
                 "examine the environment that holds torch: flexdoctor check --python PATH",
                 "请检查装有 torch 的环境：flexdoctor check --python PATH",
@@ -141,7 +272,7 @@ def _absent(facts: Facts) -> Iterator[Finding]:
         yield found(
             LINK,
             NO_TORCH_NPU,
-            evidence=_sites(facts),
+            evidence=where,
             predicted_errors=["RuntimeError: PyTorch is not linked with support for npu devices"]
             if facts.torch
             else [],
@@ -374,6 +505,9 @@ CHECK = Check(
         SHADOWED,
         DUPLICATE,
         COMPANION,
+        UNKNOWN_RELEASE,
+        NO_WHEEL,
+        LOCAL_PIN,
     ),
     examine=examine,
 )

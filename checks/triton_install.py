@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, unreadable
-from flexdoctor.facts import Facts, TritonClaim, TritonFacts
+from flexdoctor.facts import Facts, TritonClaim, TritonFacts, UnknownRelease
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.text import Text
 
@@ -61,6 +61,26 @@ STALE_BACKEND = Fault(
 )
 UNREADABLE = Fault("FD218", Text("the triton folder cannot be read", "triton 目录不可读"), affects=COMPILED)
 
+UNKNOWN_RELEASE = Fault("FD251", Text("nothing is known of {package}", "知识库中没有 {package}"), affects=COMPILED)
+ORDER_DECIDES = Fault(
+    "FD252",
+    Text(
+        "{ascend} and {others} are both planned: the one that is installed last owns triton/",
+        "计划同时安装 {ascend} 与 {others}：后装者拥有 triton/ 目录",
+    ),
+    affects=COMPILED,
+    blocks=False,
+)
+WILL_DISPLACE = Fault(
+    "FD253",
+    Text(
+        "an install of this plan brings upstream triton too: {wanted}",
+        "按此计划安装还会带来上游 triton：{wanted}",
+    ),
+    severity="warning",
+    blocks=False,
+)
+
 _NO_DRIVER = "RuntimeError: 0 active drivers ([]). There should only be one."
 _NOT_INSTALLED = "triton-ascend is not installed. Please install it first."
 
@@ -69,7 +89,12 @@ def examine(facts: Facts) -> Iterator[Finding]:
     """Find the owner of the folder, then compare it with what that owner's RECORD says."""
     triton = facts.triton
     ascend = next((claim for claim in triton.claims if claim.has_ascend_backend), None)
-    if triton.path is None:
+    unknown_releases = [item for item in facts.packages.unknown_releases if item.name in ("triton-ascend", "triton")]
+    if facts.target.is_planned:
+        yield from _will_displace(facts)
+    if unknown_releases and ascend is None:
+        yield _unknown_release(facts, unknown_releases[0])
+    elif triton.path is None:
         yield _absent(ascend)
     elif triton.unread and not triton.backends:
         yield unknown(LINK, UNREADABLE, UNREADABLE.title, evidence=unreadable(triton.unread))
@@ -93,6 +118,60 @@ def _absent(ascend: TritonClaim | None) -> Finding:
     )
 
 
+def _unknown_release(facts: Facts, item: UnknownRelease) -> Finding:
+    name = f"{item.name} {item.version or ''}".strip()
+    return unknown(
+        LINK,
+        UNKNOWN_RELEASE,
+        (
+            Text("{package} is not pinned to a version", "{package} 未固定版本")
+            if item.version is None
+            else Text(
+                "nothing is known of {package}; the nearest known release is {nearest}",
+                "知识库中没有 {package}；最接近的已知版本是 {nearest}",
+            )
+        ).format(package=name, nearest=item.nearest or "-"),
+        evidence=[Evidence("metadata", f"{name} is planned", path=facts.target.description)],
+        remedy=Text(
+            "pin it, or install the set and examine it with --python", "请固定版本，或实际安装后用 --python 检查"
+        ),
+    )
+
+
+def _will_displace(facts: Facts) -> Iterator[Finding]:
+    names = {item.name for item in facts.packages.distributions}
+    if not facts.packages.triton_wanted_by or "triton" in names or {"sympy", "filelock"} <= names:
+        return  # a list that names torch's own dependencies is complete as it stands
+    yield found(
+        LINK,
+        WILL_DISPLACE,
+        wanted="; ".join(facts.packages.triton_wanted_by),
+        evidence=[Evidence("metadata", line) for line in facts.packages.triton_wanted_by],
+        remedy=Text(
+            "install triton-ascend last, with --force-reinstall --no-deps, after uninstalling triton",
+            "最后安装 triton-ascend：先卸载 triton，再加 --force-reinstall --no-deps",
+        ),
+    )
+
+
+def _order_decides(facts: Facts, ascend: TritonClaim) -> Iterator[Finding]:
+    """From 3.2.1 on triton-ascend asks for triton itself, so that an installer puts it last; before, chance decides."""
+    others = [claim for claim in facts.triton.claims if claim is not ascend]
+    dist = facts.packages.find(ascend.name)
+    asks_for_triton = dist is not None and any(line.partition("=")[0].strip() == "triton" for line in dist.requires)
+    if others and not asks_for_triton:
+        yield unknown(
+            LINK,
+            ORDER_DECIDES,
+            ORDER_DECIDES.title.format(
+                ascend=f"{ascend.name} {ascend.version}",
+                others=", ".join(f"{claim.name} {claim.version}" for claim in others),
+            ),
+            evidence=[Evidence("metadata", f"{ascend.name} {ascend.version} does not ask for triton")],
+            remedy=Text("leave triton out of the plan", "请从计划中去掉 triton"),
+        )
+
+
 def _ownerless(triton: TritonFacts) -> Iterator[Finding]:
     evidence = [
         Evidence(
@@ -106,7 +185,8 @@ def _ownerless(triton: TritonFacts) -> Iterator[Finding]:
         yield unknown(
             LINK,
             LEFTOVER,
-            Text(
+            blocks=False,
+            reason=Text(
                 "the triton folder has an Ascend backend but no owner, so its content cannot be verified",
                 "triton 目录带有昇腾后端但没有归属，无法核实其内容",
             ),
@@ -145,7 +225,9 @@ def _judge(facts: Facts, ascend: TritonClaim) -> Iterator[Finding]:
     triton = facts.triton
     owner = f"{ascend.name} {ascend.version}"
     faults: list[Finding] = []
-    if ascend.overwritten:
+    if facts.target.is_planned:
+        faults += _order_decides(facts, ascend)
+    elif ascend.overwritten:
         faults.append(_overwritten(facts, ascend))
     elif ascend.missing:
         faults.append(_incomplete(ascend))
@@ -154,7 +236,9 @@ def _judge(facts: Facts, ascend: TritonClaim) -> Iterator[Finding]:
     if triton.missing_imports:
         faults.append(_missing_imports(facts))
     yield from faults
-    if not any(item.blocks for item in faults):
+    if facts.target.is_planned and not faults:
+        yield passed(LINK, Text("{owner} planned", "计划安装 {owner}").format(owner=owner))
+    elif not any(item.blocks or item.status == "unknown" for item in faults):
         others = [f"{claim.name} {claim.version}" for claim in triton.claims if claim is not ascend]
         beside = (
             Text(" beside {others}", "，与 {others} 并存").format(others=", ".join(others)) if others else Text("", "")
@@ -265,7 +349,19 @@ CHECK = Check(
         "Which distribution owns triton/, are its files the recorded ones, and can it be imported?",
         "triton/ 归哪个发行包所有？文件是否与其 RECORD 一致？能否导入？",
     ),
-    faults=(ABSENT, UPSTREAM, OVERWRITTEN, MISSING_IMPORT, LEFTOVER, INCOMPLETE, STALE_BACKEND, UNREADABLE),
+    faults=(
+        ABSENT,
+        UPSTREAM,
+        OVERWRITTEN,
+        MISSING_IMPORT,
+        LEFTOVER,
+        INCOMPLETE,
+        STALE_BACKEND,
+        UNREADABLE,
+        UNKNOWN_RELEASE,
+        ORDER_DECIDES,
+        WILL_DISPLACE,
+    ),
     examine=examine,
     requires=("packages",),
 )

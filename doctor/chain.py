@@ -22,6 +22,8 @@ from flexdoctor.findings import (
 from flexdoctor.text import Text
 
 CRASHED = "FD001"
+#: What keeps the links behind from being judged: a fault, or not knowing.
+_BROKEN = ("fail", "unknown")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def diagnose(
         else:
             found = [_settle(finding, required, hardware_required) for finding in _run(check, facts)]
             # What was ignored by the user still stands in the way of the links behind it.
-            if code := next((item.code for item in found if item.status == "fail" and item.blocks), None):
+            if code := next((item.code for item in found if item.status in _BROKEN and item.blocks), None):
                 broken[check.link] = code
         findings += [item for item in found if _is_wanted(item, select, ignore)]
     root_cause = _root_cause(findings, required)
@@ -111,7 +113,7 @@ def _blocked(check: Check, cause: str) -> Finding:
     return Finding(
         link=check.link,
         status="blocked",
-        title=Text("cannot be judged before {code} is mended", "须先解决 {code} 才能判断").format(code=cause),
+        title=Text("cannot be judged before {code} is settled", "须先解决 {code} 才能判断").format(code=cause),
         blocked_by=cause,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -16,11 +15,7 @@ from flexdoctor import __version__
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.facts import Facts
-    from flexdoctor.findings import Capability as Capability_
     from flexdoctor.findings import Report
-    from flexdoctor.text import Language, Text
-    from flexdoctor.treatment.course import Options, Outcome
-    from flexdoctor.treatment.plan import Plan
 
 app = typer.Typer(
     name="flexdoctor",
@@ -75,6 +70,7 @@ class Listing(str, Enum):
     """What can be listed."""
 
     checks = "checks"
+    stacks = "stacks"
     fixes = "fixes"
 
 
@@ -84,6 +80,54 @@ class InstallWith(str, Enum):
     auto = "auto"
     pip = "pip"
     uv = "uv"
+
+
+PythonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
+    ),
+]
+SitePackagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--site-packages", metavar="DIR", help="A bare folder of packages; nothing is run, no machine is examined."
+    ),
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
+]
+RequirementsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-r",
+        metavar="FILE",
+        help="A planned environment: requirements.txt, pip freeze, pip list, pylock.toml, uv.lock; - for stdin.",
+    ),
+]
+WheelsOption = Annotated[
+    Path | None, typer.Option("--wheels", metavar="DIR", help="A folder of wheels, read without unpacking.")
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="NAME", help="For -r and --wheels: linux_aarch64 (assumed) or linux_x86_64."),
+]
+PythonVersionOption = Annotated[
+    str | None, typer.Option("--python-version", metavar="X.Y", help="For -r and --wheels: the Python. Assumed: 3.11.")
+]
+SnapshotOption = Annotated[
+    Path | None, typer.Option("--snapshot", metavar="FILE", help="Facts recorded by `flexdoctor snapshot`.")
+]
+ExampleOption = Annotated[
+    str | None, typer.Option("--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
+]
+LangOption = Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")]
 
 
 class StopError(Exception):
@@ -111,32 +155,19 @@ def _root(
 
 @app.command()
 def check(
-    python: Annotated[
-        Path | None,
-        typer.Option(
-            "--python",
-            metavar="PATH",
-            help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
-        ),
-    ] = None,
-    site_packages: Annotated[
-        Path | None,
-        typer.Option(
-            "--site-packages",
-            metavar="DIR",
-            help="A bare folder of packages; nothing is run, no machine is examined.",
-        ),
-    ] = None,
-    root: Annotated[
-        Path | None,
-        typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
-    ] = None,
+    python: PythonOption = None,
+    site_packages: SitePackagesOption = None,
+    requirements: RequirementsOption = None,
+    wheels: WheelsOption = None,
+    snapshot: SnapshotOption = None,
+    example: ExampleOption = None,
+    root: RootOption = None,
+    platform: PlatformOption = None,
+    python_version: PythonVersionOption = None,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there, not to stdout.")
-    ] = None,
+    output: OutputOption = None,
     require: Annotated[
         Capability | None,
         typer.Option(
@@ -160,7 +191,7 @@ def check(
         bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
     ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: LangOption = None,
     color: Annotated[Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")] = Color.auto,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
@@ -172,7 +203,7 @@ def check(
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, root)
+    facts = _read(python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version)
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -187,11 +218,29 @@ def check(
 
 
 @app.command()
+def snapshot(
+    python: PythonOption = None,
+    site_packages: SitePackagesOption = None,
+    requirements: RequirementsOption = None,
+    wheels: WheelsOption = None,
+    root: RootOption = None,
+    platform: PlatformOption = None,
+    python_version: PythonVersionOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Record the facts of an environment, for `check --snapshot` on another machine.
+
+    Holds versions, paths below the home folder as ~, and allowed variables; no host name, no other variable.
+    """
+    from flexdoctor.snapshots import dump  # noqa: PLC0415
+
+    facts = _read(python, site_packages, requirements, wheels, None, None, root, platform, python_version)
+    _write(dump(facts), output)
+
+
+@app.command()
 def fix(
-    python: Annotated[
-        Path | None,
-        typer.Option("--python", metavar="PATH", help="As for check; installed into, and only into, this one."),
-    ] = None,
+    python: PythonOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
@@ -202,7 +251,7 @@ def fix(
         Capability, typer.Option("--require", envvar="FLEXDOCTOR_REQUIRE", help="What must work.")
     ] = Capability.compiled_forward,
     stack: Annotated[
-        str | None, typer.Option("--stack", metavar="NAME", help="Which of the sets that the plan names to end in.")
+        str | None, typer.Option("--stack", metavar="NAME", help="End in this one of the sets that the plan names.")
     ] = None,
     installer: Annotated[
         InstallWith, typer.Option("--installer", help="pip where the environment has it, else uv.")
@@ -214,215 +263,140 @@ def fix(
     find_links: Annotated[
         list[str] | None, typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.")
     ] = None,
-    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: only --find-links.")] = False,
+    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: nothing but --find-links.")] = False,
     with_dependencies: Annotated[
         bool, typer.Option("--with-dependencies", help="Let installed dependencies move where the plan's packages ask.")
     ] = False,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: LangOption = None,
 ) -> None:
-    """Plan what mends this environment, show it, and apply it on a yes; verified afterwards, and reversible.
+    """Plan what mends this environment, show it, apply it on a yes, verify it. `flexdoctor undo` takes it back.
 
     Exit codes: 0 healthy or only shown, 1 faults remain, 2 usage, 3 could not start, 4 applied, found no better and
     rolled back.
     """
-    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor import chain, console  # noqa: PLC0415
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.fixes import FIXES  # noqa: PLC0415
     from flexdoctor.treatment.course import Options  # noqa: PLC0415
     from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
     from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+    from flexdoctor.treatment.planning import known  # noqa: PLC0415
+    from flexdoctor.treatment.session import Session  # noqa: PLC0415
 
-    indexes = IndexOptions(
-        index_url, tuple(extra_index_url or ()), tuple(_absolute(item) for item in find_links or ()), no_index
-    )
-    treatment = _Treatment(
-        python=python,
-        require=require.value,
-        options=Options(indexes, installer.value, with_dependencies),
-        select=tuple(select or ()),
-        stack=stack,
+    def examine() -> tuple[Facts, Report]:
+        facts = _read(python)
+        return facts, chain.diagnose(facts, CHAIN, required=require.value)
+
+    places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
+    language = console.choose_language(lang.value if lang else None, sys.stdout)
+    session = Session(
+        examine=examine,
+        fixes=FIXES,
+        knowledge=known(),
+        options=Options(
+            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index), installer.value, with_dependencies
+        ),
+        language=language,
+        ask=(lambda question: typer.confirm(question, err=True)) if console.is_terminal(sys.stdin) else None,
         as_json=format_ is Format.json,
-        language=choose_language(lang.value if lang else None, sys.stdout),
+        select=_codes(select, CHAIN, "--select", links=False),
+        stack=stack,
     )
     try:
-        code = treatment.resume() if resume else treatment.run(yes=yes, dry_run=dry_run)
+        code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)
     except TreatmentError as error:
-        raise StopError(error.message.to(treatment.language), error.exit_code) from error
+        raise StopError(error.message.to(language), error.exit_code) from error
     raise typer.Exit(code)
 
 
 @app.command()
 def undo(
-    entry_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Which fix to take back. Default: the last one.")
-    ] = None,
+    entry: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which fix. Default: the last one.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only list what can be taken back.")] = False,
-    python: Annotated[Path | None, typer.Option("--python", metavar="PATH", help="As for check.")] = None,
+    python: PythonOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also where files were changed since; those changes are lost.")
     ] = False,
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    lang: LangOption = None,
 ) -> None:
-    """Put back, byte for byte, what a fix has changed. Needs no network."""
+    """Put back, byte for byte, what a fix has changed. Needs no network.
+
+    Exit codes: 0 undone, 2 there is no such fix, 3 not, or not all, could be put back.
+    """
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
-    from flexdoctor.reports.plan_text import journal_lines, undone_lines  # noqa: PLC0415
-    from flexdoctor.treatment import journal  # noqa: PLC0415
-    from flexdoctor.treatment.course import pick, undo  # noqa: PLC0415
+    from flexdoctor.reports import plan_text  # noqa: PLC0415
+    from flexdoctor.treatment import course, journal  # noqa: PLC0415
     from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
     from flexdoctor.treatment.target import prefix_of  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
-    prefix = prefix_of(_read(python, None, None))
+    prefix = prefix_of(_read(python))
     if prefix is None:
         raise StopError("this target has no prefix, so it has no journal", 3)
+    problems: list[str] = []
     try:
         if list_only:
-            write_report("".join(f"{line}\n" for line in journal_lines(journal.entries(prefix), language)), None)
-            return
-        entry = pick(prefix, entry_id)
-        problems = undo(entry, force=force)
+            lines = [*plan_text.journal_lines(journal.entries(prefix), language)]
+        else:
+            chosen = course.pick(prefix, entry)
+            problems = course.undo(chosen, force=force)
+            lines = [*plan_text.undone_lines(chosen, problems, language)]
     except TreatmentError as error:
         raise StopError(error.message.to(language), error.exit_code) from error
-    write_report("".join(f"{line}\n" for line in undone_lines(entry, problems, language)), None)
+    write_report("".join(f"{line}\n" for line in lines), None)
     raise typer.Exit(3 if problems else 0)
-
-
-def _absolute(place: str) -> str:
-    """Make a folder absolute, because the installer runs in another one; an URL stays as it is."""
-    return place if "://" in place else str(Path(place).expanduser().absolute())
-
-
-@dataclass(frozen=True)
-class _Treatment:
-    """One run of `fix`: reads, plans, shows, asks, applies."""
-
-    python: Path | None
-    require: Capability_
-    options: Options
-    select: tuple[str, ...]
-    stack: str | None
-    as_json: bool
-    language: Language
-
-    def run(self, *, yes: bool, dry_run: bool) -> int:
-        """Plan and show; apply on a yes."""
-        from flexdoctor.fixes import FIXES  # noqa: PLC0415
-        from flexdoctor.treatment import course  # noqa: PLC0415
-        from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
-        from flexdoctor.treatment.target import prefix_of, refusal, survey  # noqa: PLC0415
-
-        facts, report = self._examine()
-        if prefix := prefix_of(facts):
-            course.refuse_interrupted(prefix)
-        plan = make_plan(facts, report, FIXES, known(), select=self.select, stack=self.stack)
-        if not (yes and self.as_json and plan.steps):
-            self._show(facts, report, plan)
-        if not plan.steps or dry_run:
-            return 0 if dry_run or not plan.manual else 1
-        target = survey(facts)
-        if reason := refusal(target):
-            raise StopError(reason.to(self.language), 3)
-        if not yes and not self._agrees():
-            return 1
-        return self._conclude(course.apply(plan, target, report, self._examine, self.options, self._progress), plan)
-
-    def resume(self) -> int:
-        """Complete the treatment that was cut off."""
-        from flexdoctor.treatment import course, journal  # noqa: PLC0415
-        from flexdoctor.treatment.target import prefix_of, survey  # noqa: PLC0415
-
-        facts, _ = self._examine()
-        prefix = prefix_of(facts)
-        entry = journal.interrupted(prefix) if prefix else None
-        if entry is None:
-            raise StopError("no fix was cut off here", 2)
-        outcome = course.resume(entry, survey(facts), self._examine, self.options, self._progress)
-        return self._conclude(outcome, entry.plan())
-
-    def _examine(self) -> tuple[Facts, Report]:
-        from flexdoctor.chain import diagnose  # noqa: PLC0415
-        from flexdoctor.checks import CHAIN  # noqa: PLC0415
-
-        facts = _read(self.python, None, None)
-        return facts, diagnose(facts, CHAIN, required=self.require)
-
-    def _agrees(self) -> bool:
-        from flexdoctor.text import Text  # noqa: PLC0415
-
-        if not sys.stdin.isatty() or self.as_json:
-            hint = Text(
-                "nothing was changed: there is no terminal to ask on; --yes applies the plan",
-                "未做任何更改：没有可供询问的终端；加 --yes 以应用计划",
-            )
-            typer.echo(f"flexdoctor: {hint.to(self.language)}", err=True)
-            return False
-        return typer.confirm(Text("apply?", "是否应用？").to(self.language), default=False, err=True)
-
-    def _progress(self, what: Text) -> None:
-        typer.echo(f"  … {what.to(self.language)}", err=True)
-
-    def _show(self, facts: Facts, report: Report, plan: Plan, outcome: Outcome | None = None) -> None:
-        from flexdoctor.console import write_report  # noqa: PLC0415
-        from flexdoctor.fixes import fixes_for  # noqa: PLC0415
-        from flexdoctor.reports import plan_text  # noqa: PLC0415
-
-        if self.as_json:
-            from flexdoctor.reports.document import report_document  # noqa: PLC0415
-            from flexdoctor.reports.json import render_json  # noqa: PLC0415
-
-            document = report_document(report, facts, self.language, plan=plan, fixes_for=fixes_for)
-            document["treatment"] = plan_text.treatment_document(plan, outcome, self.language)
-            write_report(render_json(document), None)
-            return
-        lines = [plan_text.head_line(facts, self.language), ""]
-        if outcome:
-            lines = ["", *plan_text.outcome_lines(outcome, self.language)]
-        else:
-            lines += plan_text.plan_lines(plan, self.language)
-        write_report("".join(f"{line}\n" for line in lines), None)
-
-    def _conclude(self, outcome: Outcome, plan: Plan) -> int:
-        from flexdoctor.findings import exit_code  # noqa: PLC0415
-
-        self._show(outcome.facts, outcome.before if outcome.rolled_back else outcome.after, plan, outcome)
-        return 4 if outcome.rolled_back else exit_code(outcome.after)
 
 
 @app.command("list")
 def list_(
     what: Annotated[Listing, typer.Argument(help="What to list.")],
-    lang: Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")] = None,
+    python: Annotated[str | None, typer.Option("--python", metavar="X.Y", help="stacks: that fit this Python.")] = None,
+    arch: Annotated[str | None, typer.Option("--arch", help="stacks: aarch64 or x86_64.")] = None,
+    cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,
+    lang: LangOption = None,
 ) -> None:
-    """List the links of the chain with the codes that each can name, or the fixes with the codes that each mends."""
-    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    """List the links of the chain with their codes, the fixes, or the known sets of packages, best first."""
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+    from flexdoctor.reports import listings  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
-    lines = []
     if what is Listing.fixes:
         from flexdoctor.fixes import FIXES  # noqa: PLC0415
 
-        lines = [f"{item.name}: {item.title.to(language)}  {' '.join(item.opens)}" for item in FIXES]
-        write_report("\n".join(lines) + "\n", None)
+        write_report("".join(f"{fix.name}: {fix.title.to(language)}  {' '.join(fix.opens)}\n" for fix in FIXES), None)
         return
-    for number, link in enumerate(CHAIN, 1):
-        lines.append(f"{number:>2}  {link.link}: {link.question.to(language)}")
-        lines += [f"    {fault.code}  {fault.title.to(language)}" for fault in link.faults]
-    write_report("\n".join(lines) + "\n", None)
+    if what is Listing.stacks:
+        write_report(listings.list_stacks(python, arch, cann, language), None)
+        return
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+    write_report(listings.list_checks(CHAIN, language), None)
 
 
-def _read(python: Path | None, site_packages: Path | None, root: Path | None) -> Facts:
-    from flexdoctor.readers.environment import read_installed, read_site_packages  # noqa: PLC0415
-    from flexdoctor.readers.interpreter import TargetError  # noqa: PLC0415
+def _read(
+    python: Path | None,
+    site_packages: Path | None = None,
+    requirements: Path | None = None,
+    wheels: Path | None = None,
+    snapshot: Path | None = None,
+    example: str | None = None,
+    root: Path | None = None,
+    platform: str | None = None,
+    python_version: str | None = None,
+) -> Facts:
+    from flexdoctor import targets  # noqa: PLC0415
 
-    if python and site_packages:
-        raise StopError("--python and --site-packages are two targets; name one", 2)
-    if root and not site_packages:
-        raise StopError("--root goes with --site-packages", 2)
+    options = targets.TargetOptions(
+        python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version
+    )
     try:
-        return read_site_packages(site_packages, root) if site_packages else read_installed(python)
-    except TargetError as error:
+        return targets.read_target(options)
+    except targets.UsageError as error:
+        raise StopError(str(error), 2) from error
+    except targets.TargetError as error:
         raise StopError(str(error), 3) from error
 
 
@@ -455,13 +429,13 @@ def _render(
     from flexdoctor import console  # noqa: PLC0415
 
     if format_ is Format.json:
-        from flexdoctor.fixes import FIXES, fixes_for  # noqa: PLC0415
+        from flexdoctor.fixes import FIXES  # noqa: PLC0415
         from flexdoctor.reports.document import report_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
         from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
 
         plan = make_plan(facts, report, FIXES, known())
-        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes_for=fixes_for))
+        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes=FIXES))
     from flexdoctor.reports.text import TextOptions, render_text  # noqa: PLC0415
 
     language = console.choose_language(lang.value if lang else None, sys.stdout)

@@ -38,10 +38,15 @@ class Unread:
 class TargetFacts:
     """Which environment these facts are of."""
 
-    kind: Literal["environment", "site-packages"]
+    kind: Literal["environment", "site-packages", "requirements", "wheels"]
     description: str
     site_packages: tuple[str, ...]
     machine_examined: bool
+
+    @property
+    def is_planned(self) -> bool:
+        """Nothing is installed yet: what will happen between these packages depends on how they get installed."""
+        return self.kind in ("requirements", "wheels")
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,26 @@ class Shadow:
 
 
 @dataclass(frozen=True)
+class UnknownRelease:
+    """A planned package of the chain of which nothing is known, and the nearest release that is."""
+
+    name: str
+    version: str | None
+    nearest: str | None
+
+
+@dataclass(frozen=True)
+class KnownRelease:
+    """Where the facts of a planned package come from."""
+
+    name: str
+    version: str
+    evidence: str
+    source: str
+    date: str
+
+
+@dataclass(frozen=True)
 class PackagesFacts:
     """What is installed. `distributions` holds all of them; requires and tags only where the chain needs them."""
 
@@ -103,6 +128,13 @@ class PackagesFacts:
     shadows: tuple[Shadow, ...] = ()
     #: Distributions outside the chain that ask for `triton` on this platform, as "name version: requirement".
     triton_wanted_by: tuple[str, ...] = ()
+    #: For planned targets: what the knowledge base says nothing about, and where the rest comes from.
+    unknown_releases: tuple[UnknownRelease, ...] = ()
+    known_releases: tuple[KnownRelease, ...] = ()
+    #: For planned targets: distributions that the plan does not name, but another's pin brings.
+    implied: tuple[str, ...] = ()
+    #: Lines of a planned target that pin nothing or that could not be used, as "line: reason".
+    notes: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
 
     def find(self, name: str) -> Distribution | None:
@@ -181,11 +213,12 @@ class FlexLowering:
 
 
 @dataclass(frozen=True)
-class MissingImport:
-    """A module that is imported at load and that the target does not have."""
+class LoadImport:
+    """A third-party module that is imported at load without being asked for in metadata. None: not known."""
 
     module: str
     place: Place
+    present: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -203,8 +236,14 @@ class TorchNpuFacts:
     lowering: FlexLowering | None = None
     #: The list that decides which operators keep their lowering: "allow-list" drops all that it does not name.
     lowering_policy: Literal["allow-list", "explicit list"] | None = None
-    missing_imports: tuple[MissingImport, ...] = ()
+    #: What the default inductor backend imports at load.
+    imports: tuple[LoadImport, ...] = ()
     unread: tuple[Unread, ...] = ()
+
+    @property
+    def missing_imports(self) -> tuple[LoadImport, ...]:
+        """Imports that the target cannot satisfy."""
+        return tuple(item for item in self.imports if item.present is False)
 
 
 @dataclass(frozen=True)
@@ -247,10 +286,15 @@ class TritonFacts:
     #: Names below triton.language.extra: "ascend", "ascend.libdevice", "cann.extension", ...
     extra: tuple[str, ...] = ()
     claims: tuple[TritonClaim, ...] = ()
-    #: Modules that the ascend backend imports when triton is imported, and the target lacks.
-    missing_imports: tuple[MissingImport, ...] = ()
+    #: What the Ascend backend imports when triton is imported.
+    imports: tuple[LoadImport, ...] = ()
     breaks: tuple[BackendBreak, ...] = ()
     unread: tuple[Unread, ...] = ()
+
+    @property
+    def missing_imports(self) -> tuple[LoadImport, ...]:
+        """Imports that the target cannot satisfy."""
+        return tuple(item for item in self.imports if item.present is False)
 
     @property
     def ascend_backend(self) -> str | None:

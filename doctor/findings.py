@@ -116,9 +116,13 @@ def found(
     remedy: Text = NOTHING,
     predicted_errors: Iterable[str] = (),
     machine_only: bool = False,
+    affects: tuple[Capability, ...] | None = None,
     **values: object,
 ) -> Finding:
-    """Return a finding of `fault`; `values` fill the placeholders of its title."""
+    """Return a finding of `fault`; `values` fill the placeholders of its title.
+
+    `affects` narrows what the fault takes away in this case.
+    """
     return Finding(
         link=link,
         status="fail",
@@ -129,7 +133,7 @@ def found(
         evidence=tuple(evidence),
         predicted_errors=tuple(predicted_errors),
         remedy=remedy,
-        affects=fault.affects,
+        affects=fault.affects if affects is None else affects,
         blocks=fault.blocks,
         machine_only=machine_only,
     )
@@ -146,7 +150,9 @@ def unknown(
     reason: Text,
     *,
     evidence: Iterable[Evidence] = (),
+    remedy: Text = NOTHING,
     affects: tuple[Capability, ...] | None = None,
+    blocks: bool | None = None,
 ) -> Finding:
     """Return a finding that the question of `fault` could not be answered."""
     return Finding(
@@ -155,7 +161,9 @@ def unknown(
         code=fault.code,
         title=reason,
         evidence=tuple(evidence),
+        remedy=remedy,
         affects=fault.affects if affects is None else affects,
+        blocks=fault.blocks if blocks is None else blocks,
     )
 
 

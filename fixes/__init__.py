@@ -12,8 +12,3 @@ FIXES: tuple[Fix, ...] = (
     gate.FIX,
     major.FIX,
 )
-
-
-def fixes_for(code: str | None) -> tuple[str, ...]:
-    """Return the names of the remedies that can mend a fault."""
-    return tuple(fix.name for fix in FIXES if code in fix.opens)

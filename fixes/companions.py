@@ -26,8 +26,8 @@ def propose(situation: Situation) -> Iterator[Step]:
             for name in names:
                 yield install_step(situation, NAME, name, situation.companions[name], opens=(code,))
     brought = {step.distribution for source in (stack, triton) for step in source.propose(situation)}
-    for owner, names in _COMES_WITH.items():
-        for name in names:
+    for owner, modules in _COMES_WITH.items():
+        for name in modules:
             if owner in brought and name in situation.companions and not situation.installed(name):
                 yield install_step(situation, NAME, name, situation.companions[name])
 

@@ -47,7 +47,8 @@ def propose(situation: Situation) -> Iterator[Step]:
         )
         if gives_eager_only
         else Text(
-            "gives the first compiled call, before torch-npu's inductor backend has loaded; a reinstall of torch undoes it",
+            "gives the first compiled call, before torch-npu's inductor backend has loaded; "
+            "a reinstall of torch undoes it",
             "使首次编译调用（torch-npu 的 inductor 后端加载之前）可用；重装 torch 后失效",
         ),
     )

@@ -114,11 +114,29 @@ def companions() -> dict[str, str]:
     return {name: row["version"] for name, row in load_table("stacks")["companions"].items()}
 
 
+@dataclass(frozen=True)
+class Index:
+    """A package index that some sets need beside the default one."""
+
+    url: str
+    holds: str
+    source: str
+    date: datetime.date
+
+
 @functools.cache
-def pytorch_cpu_index() -> str:
-    """Return the index of torch's `+cpu` builds."""
-    url: str = load_table("stacks")["index"]["pytorch-cpu"]["url"]
-    return url
+def index(name: Literal["vendor", "pytorch-cpu"]) -> Index:
+    """Return the vendor's index, or the one of torch's `+cpu` builds."""
+    return Index(**load_table("stacks")["index"][name])
+
+
+@functools.cache
+def oldest_compiling_triton_ascend() -> str:
+    """Return the oldest triton-ascend of a set that compiles flex_attention."""
+    pins = {
+        stack.triton_ascend for stack in stacks() if "compiled_forward" in stack.capabilities and stack.triton_ascend
+    }
+    return min(pins, key=lambda pin: tuple(int(part) for part in pin.split(".")))
 
 
 @functools.cache

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from flexdoctor.facts import Facts, InterpreterFacts, Shadow, TargetFacts
+from flexdoctor.readers.imports import declared_modules, settle
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
 from flexdoctor.readers.machine import read_machine
 from flexdoctor.readers.packages import (
@@ -83,21 +85,21 @@ def _read_folders(
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
-    modules = top_level_modules(search_path)
-    declared = _declared(distributions)
     torch_tree, npu_tree, triton_tree = (_tree(search_path, name) for name in ("torch", "torch_npu", "triton"))
     triton_site = triton_tree.root if triton_tree else None
     owners = [item for item in owners_of("triton", distributions) if triton_site in (None, item.site)]
     packages = read_packages(search_path, distributions, shadows, unread)
+    modules = top_level_modules(search_path) | declared_modules(packages.distributions)
+    torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
+    npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
+    triton = read_triton(triton_tree, owners)
     return Facts(
         target=target,
         interpreter=environment.facts,
         packages=packages,
-        torch=read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None,
-        torch_npu=read_torch_npu(npu_tree, _version(distributions, "torch-npu"), modules | declared)
-        if npu_tree
-        else None,
-        triton=read_triton(triton_tree, owners, modules),
+        torch=torch,
+        torch_npu=dataclasses.replace(npu, imports=settle(npu.imports, modules)) if npu else None,
+        triton=dataclasses.replace(triton, imports=settle(triton.imports, modules)),
         machine=read_machine(root or Path("/")) if target.machine_examined else None,
     )
 
@@ -109,10 +111,3 @@ def _tree(search_path: Sequence[Path], module: str) -> FolderTree | None:
 
 def _version(distributions: Sequence[InstalledDistribution], name: str) -> str:
     return next((item.version for item in distributions if item.name == name), "")
-
-
-def _declared(distributions: Sequence[InstalledDistribution]) -> frozenset[str]:
-    """Return the modules that torch and torch-npu ask for in their metadata: an absent one is pip's to name."""
-    lines = [line for item in distributions if item.name in ("torch", "torch-npu") for line in item.requires]
-    names = (re.match(r"[\w.-]+", line) for line in lines)
-    return frozenset(name[0].replace("-", "_").lower() for name in names if name)

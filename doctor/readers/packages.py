@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +25,9 @@ CHAIN_MODULES = ("torch", "torch_npu", "triton")
 #: Distributions whose metadata is read in full: the chain's own and those that are built against one torch.
 CHAIN_DISTRIBUTIONS = ("torch", "torch-npu", "triton-ascend", "triton", "torchvision", "torchaudio")
 _SAMPLE = 5
+#: Above this size a file is compared by its recorded size alone: a compiled library of another build always differs
+#: in size, and hashing hundreds of megabytes would cost more than the whole check.
+MAX_HASHED_BYTES = 4 * 1024 * 1024
 _METADATA_FOLDER = re.compile(r"(?P<name>.+?)(?:-(?P<version>[^-]+))?(?:-py[\d.]+)?\.(?:dist|egg)-info\Z")
 _MAX_METADATA_BYTES = 32 * 1024 * 1024
 
@@ -61,6 +66,11 @@ class InstalledDistribution:
         lines = re.findall(rf"^\"?{re.escape(folder)}/[^\n]*", self.record_text or "", re.MULTILINE)
         return tuple(_parse_record(lines))
 
+    @property
+    def all_rows(self) -> tuple[RecordRow, ...]:
+        """Everything that RECORD lists. Parsing it whole takes long for torch; only a treatment needs it."""
+        return tuple(_parse_record((self.record_text or "").splitlines()))
+
     @cached_property
     def shallow_rows(self) -> tuple[RecordRow, ...]:
         """What RECORD lists in the first two levels: enough to tell whether an installation broke off."""
@@ -96,6 +106,27 @@ class InstalledDistribution:
         if self.record_text is not None:
             return "present"
         return "unreadable" if any(item.path.endswith("RECORD") for item in self.unread) else "absent"
+
+    def has_file(self, name: str) -> bool:
+        """Return whether a file of RECORD is there."""
+        try:
+            return os.path.exists(f"{self.site}/{name}")  # noqa: PTH110 - asked thousands of times
+        except (OSError, ValueError):
+            return False
+
+    def has_other_content(self, row: RecordRow) -> bool:
+        """Return whether a file that is there is not the one that RECORD describes; False when that cannot be told."""
+        path = self.site / row.name
+        try:
+            size = path.stat().st_size
+            if row.size is not None and size != row.size:
+                return True
+            if row.sha256 is None or size > MAX_HASHED_BYTES:
+                return False
+            digest = hashlib.sha256(path.read_bytes()).digest()
+        except OSError:
+            return False
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != row.sha256
 
     def _metadata_field(self, name: str) -> list[str]:
         text = self.metadata_text
@@ -181,24 +212,24 @@ def read_packages(
 ) -> PackagesFacts:
     """Return what is installed on `search_path`."""
     chain_folders = tuple(_folder(module, search_path, distributions) for module in CHAIN_MODULES)
-    facts = tuple(_describe(item) for item in distributions)
+    facts = tuple(describe(item) for item in distributions)
     return PackagesFacts(
         distributions=facts,
         folders=tuple(folder for folder in chain_folders if folder),
         shadows=shadows,
-        triton_wanted_by=tuple(_wanting_triton(distributions)),
+        triton_wanted_by=tuple(wanting_triton(distributions)),
         unread=(*unread, *(note for item in distributions for note in item.unread)),
     )
 
 
-def _describe(item: InstalledDistribution) -> Distribution:
+def describe(item: InstalledDistribution) -> Distribution:
+    """Return the facts of one distribution; those of the chain in full."""
     if item.name not in CHAIN_DISTRIBUTIONS:
         return Distribution(item.name, item.version, item.metadata_path)
     # Only files inside site-packages: scripts and data files are allowed to be elsewhere.
     rows = item.shallow_rows
     files = [row.name for row in rows if not row.name.startswith(("/", "..")) and not row.name.endswith(".pyc")]
-    site = str(item.site)
-    missing = [name for name in files if not os.path.exists(f"{site}/{name}")]  # noqa: PTH110 - thousands of them
+    missing = [name for name in files if not item.has_file(name)]
     return Distribution(
         name=item.name,
         version=item.version or _version_in(item),
@@ -242,7 +273,7 @@ def _folder(
     return None
 
 
-def _wanting_triton(distributions: Iterable[InstalledDistribution]) -> Iterator[str]:
+def wanting_triton(distributions: Iterable[InstalledDistribution]) -> Iterator[str]:
     """Yield what will bring upstream triton back with its next install. Markers are kept as written."""
     for item in distributions:
         if item.name in ("triton", "triton-ascend") or "triton" not in (item.metadata_text or ""):

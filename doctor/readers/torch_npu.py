@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
-from flexdoctor.facts import ExtraStep, FlexLowering, MissingImport, Patch, PatchTime, Place, TorchNpuFacts
+from flexdoctor.facts import ExtraStep, FlexLowering, LoadImport, Patch, PatchTime, Place, TorchNpuFacts
 from flexdoctor.readers.sources import (
     attribute_assignments,
     cut_function,
@@ -42,16 +42,12 @@ SKIPPED = frozenset(
         "testing",
     )
 )
+_OWN_MODULES = ("torch", "torch_npu", "triton")
 _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 
 
-def read_torch_npu(tree: Tree, version: str, installed_modules: frozenset[str] | None) -> TorchNpuFacts:
-    """Return the facts of the torch_npu below `tree`.
-
-    Args:
-        version: that of its metadata, or "" when there is none.
-        installed_modules: top-level modules of the target, to find imports that must fail; None when not known.
-    """
+def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
+    """Return the facts of the torch_npu below `tree`; `version` is that of its metadata."""
     texts = {name: text for name in tree.sources("torch_npu", SKIPPED) if (text := tree.read(name)) is not None}
     own = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", texts.get("torch_npu/version.py", ""), re.MULTILINE)
     kernel_module, names, kernel_imports_at = _read_kernel_imports(tree, texts)
@@ -65,7 +61,7 @@ def read_torch_npu(tree: Tree, version: str, installed_modules: frozenset[str] |
         kernel_imports_at=kernel_imports_at,
         lowering=_read_lowering(tree, texts),
         lowering_policy=_read_policy(texts),
-        missing_imports=tuple(_read_missing_imports(tree, texts, installed_modules)),
+        imports=tuple(_read_imports(tree, texts)),
         unread=tuple(item for item in tree.unread if "/torch_npu/" in item.path),
     )
 
@@ -250,16 +246,12 @@ def _read_policy(texts: Mapping[str, str]) -> Literal["allow-list", "explicit li
     return "allow-list" if any(re.search(r"^GENERATE_LIST\b", text, re.MULTILINE) for text in lists) else None
 
 
-def _read_missing_imports(
-    tree: Tree, texts: Mapping[str, str], installed_modules: frozenset[str] | None
-) -> Iterator[MissingImport]:
-    """Follow torch_npu._inductor's own imports and yield third-party ones that the target cannot satisfy.
+def _read_imports(tree: Tree, texts: Mapping[str, str]) -> Iterator[LoadImport]:
+    """Follow torch_npu._inductor's own imports and yield the third-party ones.
 
     Only imports in column 0 are followed, so what stands under `try` or inside a function does not count; in the
     loader itself the functions that load the default backend do.
     """
-    if installed_modules is None:
-        return
     start = "torch_npu/_inductor/__init__.py"
     seen, queue = {start}, [start]
     reported = set[str]()
@@ -273,9 +265,9 @@ def _read_missing_imports(
                         queue.append(file)
                 continue
             top = module.partition(".")[0]
-            if top and top not in installed_modules and top not in reported and top not in sys.stdlib_module_names:
+            if top and top not in _OWN_MODULES and top not in reported and top not in sys.stdlib_module_names:
                 reported.add(top)
-                yield MissingImport(top, tree.place(name, line, line_text(texts[name], line)))
+                yield LoadImport(top, tree.place(name, line, line_text(texts[name], line)))
 
 
 def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[str, int]]:

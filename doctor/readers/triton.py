@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import ast
-import base64
-import hashlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from flexdoctor.facts import ASCEND_BACKENDS, BackendBreak, MissingImport, TritonClaim, TritonFacts
+from flexdoctor.facts import ASCEND_BACKENDS, BackendBreak, LoadImport, TritonClaim, TritonFacts
 from flexdoctor.readers.packages import InstalledDistribution, RecordRow
 from flexdoctor.readers.sources import line_text, parse
 from flexdoctor.readers.trees import FolderTree, Tree
 
-#: Above this size a shared file is judged by its recorded size alone: a compiled library of another build always
-#: differs in size, and hashing hundreds of megabytes would cost more than the whole check.
-MAX_HASHED_BYTES = 4 * 1024 * 1024
 _SAMPLE = 5
+_OWN_MODULES = ("torch", "torch_npu", "triton")
 
 
-def read_triton(
-    tree: FolderTree | None, owners: Sequence[InstalledDistribution], installed_modules: frozenset[str] | None
-) -> TritonFacts:
+def read_triton(tree: Tree | None, owners: Sequence[InstalledDistribution]) -> TritonFacts:
     """Return the facts of the `triton` folder below `tree`, None when the target has no such folder.
 
-    Args:
-        owners: the distributions whose RECORD lists files under `triton/`.
-        installed_modules: top-level modules of the target; None when not known.
+    `owners` are the distributions whose RECORD lists files under `triton/`.
     """
     records = {owner.name: {row.name: row for row in owner.rows_under("triton")} for owner in owners}
-    claims = tuple(_claim(owner, records, tree) for owner in owners)
+    claims = tuple(_claim(owner, records) for owner in owners)
     if tree is None:
         return TritonFacts(claims=claims)
     init = tree.read("triton/__init__.py")
@@ -44,22 +36,19 @@ def read_triton(
         backends=backends,
         extra=tuple(_extra(tree)),
         claims=claims,
-        missing_imports=tuple(_missing_imports(tree, backends, installed_modules)),
-        breaks=tuple(_breaks(tree, backends, records)),
+        imports=tuple(_imports(tree, backends)),
+        breaks=tuple(_breaks(tree, backends, records)) if isinstance(tree, FolderTree) else (),
         unread=tuple(item for item in tree.unread if "/triton/" in item.path),
     )
 
 
-def _claim(
-    owner: InstalledDistribution, records: Mapping[str, Mapping[str, RecordRow]], tree: FolderTree | None
-) -> TritonClaim:
+def _claim(owner: InstalledDistribution, records: Mapping[str, Mapping[str, RecordRow]]) -> TritonClaim:
     rows = records[owner.name]
     others = {name for other, other_rows in records.items() if other != owner.name for name in other_rows}
     shared = sorted(name for name in rows if name in others and not name.endswith(".pyc"))
-    root = tree.root if tree else owner.site
-    present = {name for name in rows if (root / name).exists()}
+    present = {name for name in rows if owner.has_file(name)}
     missing = sorted(name for name in rows if name not in present and not name.endswith(".pyc"))
-    overwritten = [name for name in shared if name in present and _differs(root / name, rows[name])]
+    overwritten = [name for name in shared if name in present and owner.has_other_content(rows[name])]
     return TritonClaim(
         name=owner.name,
         version=owner.version,
@@ -76,20 +65,6 @@ def _claim(
     )
 
 
-def _differs(path: Path, row: RecordRow) -> bool:
-    """Tell whether a file is not the one that RECORD describes; a row without hash and size cannot tell."""
-    try:
-        size = path.stat().st_size
-        if row.size is not None and size != row.size:
-            return True
-        if row.sha256 is None or size > MAX_HASHED_BYTES:
-            return False
-        digest = hashlib.sha256(path.read_bytes()).digest()
-    except OSError:
-        return False
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != row.sha256
-
-
 def _extra(tree: Tree) -> Iterator[str]:
     root = "triton/language/extra"
     for package in tree.folders(root):
@@ -104,12 +79,8 @@ def _extra(tree: Tree) -> Iterator[str]:
                 yield f"{package}.{folder}"
 
 
-def _missing_imports(
-    tree: Tree, backends: Sequence[str], installed_modules: frozenset[str] | None
-) -> Iterator[MissingImport]:
+def _imports(tree: Tree, backends: Sequence[str]) -> Iterator[LoadImport]:
     """Follow compiler.py and driver.py of the Ascend backend, which `import triton` always loads."""
-    if installed_modules is None:
-        return
     for backend in (name for name in backends if name in ASCEND_BACKENDS):
         root = f"triton/backends/{backend}"
         seen, queue, reported = set[str](), ["compiler", "driver"], set[str]()
@@ -123,9 +94,9 @@ def _missing_imports(
                 top = module.partition(".")[0]
                 if module.startswith(f"triton.backends.{backend}."):
                     queue.append(module.split(".")[3])
-                elif top not in installed_modules and top not in sys.stdlib_module_names and top not in reported:
+                elif top not in _OWN_MODULES and top not in sys.stdlib_module_names and top not in reported:
                     reported.add(top)
-                    yield MissingImport(top, tree.place(f"{root}/{stem}.py", line, line_text(text, line)))
+                    yield LoadImport(top, tree.place(f"{root}/{stem}.py", line, line_text(text, line)))
 
 
 def _column_zero_imports(text: str) -> Iterator[tuple[str, int]]:

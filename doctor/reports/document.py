@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from flexdoctor import __version__
@@ -14,7 +14,7 @@ from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
 
 if TYPE_CHECKING:
-    from flexdoctor.treatment.plan import Plan
+    from flexdoctor.treatment.plan import Fix, Plan
 
 SCHEMA_VERSION = 1
 
@@ -25,13 +25,13 @@ def report_document(
     language: Language = "en",
     *,
     plan: Plan | None = None,
-    fixes_for: Callable[[str | None], Sequence[str]] = lambda _: (),
+    fixes: Sequence[Fix] = (),
 ) -> dict[str, Any]:
     """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`.
 
     Args:
         plan: what `flexdoctor fix` would do.
-        fixes_for: the names of the remedies that can mend a fault, by its code.
+        fixes: the remedies that there are.
     """
     interpreter = facts.interpreter
     return {
@@ -49,7 +49,9 @@ def report_document(
         "required": report.required,
         "root_cause": report.root_cause.code if report.root_cause else None,
         "capabilities": {name: to_json(report.capabilities[name]) for name in CAPABILITIES},
-        "findings": [_finding(item, language, fixes_for(item.code)) for item in report.findings],
+        "findings": [
+            _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
+        ],
         "plan": plan_document(plan, language) if plan else [],
         "error": None,
     }

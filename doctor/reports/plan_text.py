@@ -46,8 +46,11 @@ def plan_lines(plan: Plan, language: Language) -> Iterator[str]:
         yield f"{Text('by hand', '需手工').to(language)}  {step.title.to(language)}{codes}"
         if step.command.en:
             yield f"         {step.command.to(language)}"
-    if not plan.steps:
-        return
+    if plan.steps:
+        yield from _afterwards(plan, language)
+
+
+def _afterwards(plan: Plan, language: Language) -> Iterator[str]:
     yield f"{Text('after this', '修复之后').to(language)}  {_capabilities(plan.expected, language)}"
     if plan.stack:
         note = f" ({plan.stack_note})" if plan.stack_note else ""

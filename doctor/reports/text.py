@@ -60,6 +60,10 @@ _LABEL = {
 }
 
 
+#: How many lines of proof a finding shows unless asked for all.
+_PROOF = 4
+
+
 @dataclass(frozen=True)
 class TextOptions:
     """How to render: language, how much, and for which kind of output."""
@@ -251,7 +255,8 @@ class _Terminal:
             line = RichText(f" {numbers[check.link]:>2}  {title}{' ' * (widest - cell_len(title))}  ")
             line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(speaker.status, "dim"))
             room = self.options.width - line.cell_len - 2
-            text = RichText(speaker.title.to(self.language))
+            code = f"{speaker.code} " if speaker.code and speaker.status in ("fail", "warn", "unknown") else ""
+            text = RichText(code + speaker.title.to(self.language))
             text.truncate(max(room, 20), overflow="ellipsis")
             line.append_text(text)
             self.console.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -260,8 +265,12 @@ class _Terminal:
         head = f"{finding.code or finding.link}  "
         style = _STYLE.get(finding.status, "")
         self._labelled(head, finding.title.to(self.language), label_style=style, indent=0)
-        for number, item in enumerate(finding.evidence):
+        shown = finding.evidence if self.options.detail == "verbose" else finding.evidence[:_PROOF]
+        for number, item in enumerate(shown):
             self._labelled("proof" if not number else "", _evidence(item, self.facts), copy=True)
+        if hidden := len(finding.evidence) - len(shown):
+            more = Text("{count} more with -v", "另有 {count} 条，见 -v").format(count=hidden)
+            self._labelled("", more.to(self.language))
         for number, error in enumerate(finding.predicted_errors):
             self._labelled("see" if not number else "", error, copy=True)
         if finding.detail.en:
@@ -289,11 +298,18 @@ class _Terminal:
             self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
 
     def _can_run(self) -> None:
+        from rich.cells import cell_len  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
 
         colours = {"yes": "green", "no": "red", "unknown": "magenta"}
-        line = RichText(_LABEL["can"].to(self.language) + "   ")
-        for number, (available, text) in enumerate(_capabilities(self.report, self.language)):
-            line.append(" · " if number else "")
+        head = _LABEL["can"].to(self.language) + "   "
+        indent = cell_len(head)
+        line = RichText(head)
+        for available, text in _capabilities(self.report, self.language):
+            separator = " · " if line.cell_len > indent else ""
+            if line.cell_len + cell_len(separator + text) > self.options.width:
+                self.console.print(line, no_wrap=True, overflow="ignore", crop=False)
+                line, separator = RichText(" " * indent), ""
+            line.append(separator)
             line.append(text, style=colours[available])
-        self.console.print(line)
+        self.console.print(line, no_wrap=True, overflow="ignore", crop=False)

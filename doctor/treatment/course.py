@@ -41,7 +41,7 @@ Progress = Callable[[Text], None]
 class Options:
     """How to apply a plan."""
 
-    indexes: IndexOptions = IndexOptions()
+    indexes: IndexOptions = field(default_factory=IndexOptions)
     installer: InstallerName = "auto"
     #: Whether what is installed may move when the metadata of a planned package asks for it.
     with_dependencies: bool = False
@@ -101,7 +101,7 @@ def apply(
         work = _Work(plan, target, entry, _chosen(options, target, entry, lock), options, progress, plan.steps)
         try:
             _prepare(work)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever ends it, nothing may stay behind
             entry.discard()
             _raise_plainly(error, changed=False)
         return _carry_out(work, before, examine)
@@ -218,9 +218,7 @@ def _prepare(work: _Work) -> None:
     ground = _stake_out(work)
     prefix, entry = work.target.prefix, work.entry
     before = keeping.look(prefix, [prefix / site for site in ground.sites])
-    before.update(
-        _marks(prefix, {path for touched in ground.touched for path in (touched, *_above(touched))} - set(before))
-    )
+    before.update(_marks(prefix, ground.touched - set(before)))
     work.progress(Text("keeping what is replaced", "保留将被替换的文件"))
     keeping.keep(prefix, entry, ground.touched, before)
     entry.save("ground.json", ground.to_json())
@@ -331,34 +329,38 @@ def _satisfies(version: str, requirement: Requirement) -> bool:
 def _stake_out(work: _Work) -> Ground:
     """Work out every path that the steps can touch."""
     target = work.target
-    installed, _ = find_distributions(target.sites)
     names = {step.distribution for step in work.steps if step.distribution}
-    touched, own = set[str](), set[str]()
-    sites = tuple(target.below(site) for site in target.sites)
-    for item in installed:
+    touched = set[str]()
+    for item in find_distributions(target.sites)[0]:
         if item.name in names:
             _stake_installed(item, target, touched)
     for got in work.fetched.values():
-        site = target.platlib
-        touched |= {target.below(site / name) for name in got.files if _is_below(name)}
-        touched |= {target.below(target.scripts / name) for name in got.scripts}
-        touched |= {target.below(target.data / name) for name in got.data if _is_below(name)}
-        if target.purelib != target.platlib:
-            touched |= {target.below(target.purelib / name) for name in got.files if _is_below(name)}
+        _stake_fetched(got, target, touched)
+    sites = tuple(target.below(site) for site in target.sites)
+    own = {folder for path in touched if (folder := _package_folder(path, sites))}
     for step in work.steps:
         if step.kind in ("remove", "patch"):
             touched |= _stake_path(Path(step.path).expanduser(), target)
-    touched |= {cached for path in touched if path.endswith(".py") for cached in _compiled(path, target.prefix)}
-    for site_name in sites:
-        for path in touched:
-            top, slash, _ = path.removeprefix(f"{site_name}/").partition("/")
-            if path.startswith(f"{site_name}/") and slash and top not in ("__pycache__", ".."):
-                own.add(f"{site_name}/{top}")
-    patched = {target.below(Path(step.path).expanduser()) for step in work.steps if step.kind == "patch"}
-    if patched and not names:
-        own = set()  # a patch alone brings nothing into the folder
+    touched |= {cached for path in touched if path.endswith(".py") for cached in _compiled(path, target)}
+    touched |= {folder for path in touched for folder in _above(path)}
     stems = tuple(sorted(re.sub(r"[-_.]+", "_", name).lower() for name in names))
     return Ground(frozenset(touched), tuple(sorted(own)), sites, stems)
+
+
+def _package_folder(path: str, sites: Iterable[str]) -> str | None:
+    """Return the top-level folder of packages that `path` lies in, if any."""
+    for site in sites:
+        top, slash, _ = path.removeprefix(f"{site}/").partition("/")
+        if path.startswith(f"{site}/") and slash and top != "__pycache__":
+            return f"{site}/{top}"
+    return None
+
+
+def _stake_fetched(got: Fetched, target: Target, touched: set[str]) -> None:
+    for site in target.sites:
+        touched |= {target.below(site / name) for name in got.files if _is_below(name)}
+    touched |= {target.below(target.scripts / name) for name in got.scripts if _is_below(name)}
+    touched |= {target.below(target.data / name) for name in got.data if _is_below(name)}
 
 
 def _is_below(name: str) -> bool:
@@ -374,7 +376,7 @@ def _stake_installed(item: InstalledDistribution, target: Target, touched: set[s
                 "{name} 不是由 pip 安装的（{folder} 中没有 RECORD），pip 无法替换它；请用安装它的工具卸载",
             ).format(name=f"{item.name} {item.version}", folder=item.metadata_path)
         )
-    for row in item.rows:
+    for row in item.all_rows:
         touched.add(target.below(Path(os.path.normpath(item.site / row.name))))
     for path in item.folder.rglob("*"):
         if not path.is_dir():
@@ -388,10 +390,14 @@ def _stake_path(path: Path, target: Target) -> set[str]:
     return below
 
 
-def _compiled(path: str, prefix: Path) -> Iterator[str]:
+def _compiled(path: str, target: Target) -> Iterator[str]:
+    """Yield the compiled files of a source: those that are there, and the one that its Python will write."""
     folder, _, name = path.rpartition("/")
-    for cached in (prefix / folder / "__pycache__").glob(f"{name.removesuffix('.py')}.*.pyc"):
+    stem = name.removesuffix(".py")
+    for cached in (target.prefix / folder / "__pycache__").glob(f"{stem}.*.pyc"):
         yield f"{folder}/__pycache__/{cached.name}"
+    tag = f"{target.markers['implementation_name']}-{target.markers['python_version'].replace('.', '')}"
+    yield f"{folder}/__pycache__/{stem}.{tag}.pyc"
 
 
 def _marks(prefix: Path, paths: Iterable[str]) -> dict[str, Mark]:
@@ -569,6 +575,8 @@ def _raise_plainly(error: BaseException, *, changed: bool) -> None:
     )
     if isinstance(error, _StoppedError):
         raise TreatmentError(Text("stopped by a signal.", "被信号终止。") + state, 4 if changed else 3) from error
+    if isinstance(error, KeyboardInterrupt):
+        raise TreatmentError(Text("interrupted.", "已中断。") + state, 130) from error
     if isinstance(error, OSError):
         said = error.strerror or str(error)
         where = f" ({error.filename})" if error.filename else ""

@@ -73,8 +73,6 @@ class Fetched:
 class Installer(Protocol):
     """What a treatment asks of an installer."""
 
-    name: str
-
     def fetch(self, name: str, version: str, index: str) -> Fetched:
         """Fetch one pinned distribution, without its dependencies."""
 
@@ -187,7 +185,6 @@ class Pip:
     entry: Entry
     lock: Lock
     options: IndexOptions
-    name: str = "pip"
 
     def fetch(self, name: str, version: str, index: str) -> Fetched:
         """Download one wheel into the journal."""
@@ -256,24 +253,31 @@ def read_wheel(path: Path) -> Fetched:
                 wheel=path.name, error=error or "no METADATA"
             )
         ) from error
+    return _fetched(metadata, _places(names, info, points), _sha256(path), path.stat().st_size)
+
+
+@dataclass(frozen=True)
+class _Places:
+    files: tuple[str, ...]
+    scripts: tuple[str, ...]
+    data: tuple[str, ...]
+
+
+def _fetched(metadata: str, places: _Places, sha256: str = "", size: int = 0) -> Fetched:
+    raw, _ = parse_email(metadata)
     return Fetched(
-        **_metadata(metadata),
-        **_places(names, info, points),
-        sha256=_sha256(path),
-        size=path.stat().st_size,
-    )  # type: ignore[arg-type]
+        name=canonicalize_name(raw.get("name", "")),
+        version=raw.get("version", ""),
+        requires=tuple(raw.get("requires_dist", [])),
+        files=places.files,
+        scripts=places.scripts,
+        data=places.data,
+        sha256=sha256,
+        size=size,
+    )
 
 
-def _metadata(text: str) -> dict[str, object]:
-    raw, _ = parse_email(text)
-    return {
-        "name": canonicalize_name(raw.get("name", "")),
-        "version": raw.get("version", ""),
-        "requires": tuple(raw.get("requires_dist", [])),
-    }
-
-
-def _places(names: Iterable[str], info: str, points: str) -> dict[str, object]:
+def _places(names: Iterable[str], info: str, points: str) -> _Places:
     """Sort the members of a wheel by where they go; pip adds INSTALLER, REQUESTED and RECORD to the dist-info."""
     data_root = f"{info.removesuffix('.dist-info')}.data/"
     files, scripts, data = (
@@ -299,7 +303,7 @@ def _places(names: Iterable[str], info: str, points: str) -> dict[str, object]:
             section = match[1]
         elif section in ("console_scripts", "gui_scripts") and "=" in line:
             scripts.append(line.partition("=")[0].strip())
-    return {"files": tuple(files), "scripts": tuple(scripts), "data": tuple(data)}
+    return _Places(tuple(files), tuple(scripts), tuple(data))
 
 
 def _sha256(path: Path) -> str:
@@ -321,7 +325,6 @@ class Uv:
     entry: Entry
     lock: Lock
     options: IndexOptions
-    name: str = "uv pip"
 
     def fetch(self, name: str, version: str, index: str) -> Fetched:
         """Install into a folder of the journal, which fills uv's cache and shows the files."""
@@ -366,5 +369,5 @@ class Uv:
         scripts = [name.removeprefix("bin/") for name in names if name.startswith("bin/")]
         inside = [name for name in names if not name.startswith(("bin/", "share/", "etc/", "include/"))]
         data = [name for name in names if name not in inside and not name.startswith("bin/")]
-        places = _places(inside, info.name, "")
-        return Fetched(**_metadata(metadata), **{**places, "scripts": tuple(scripts), "data": tuple(data)})  # type: ignore[arg-type]
+        files = _places(inside, info.name, "").files
+        return _fetched(metadata, _Places(files, tuple(scripts), tuple(data)))

@@ -53,7 +53,7 @@ def mark(path: Path) -> Mark | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(status.st_mode):
-        return Mark("link", 0, 0, 0, os.readlink(path))
+        return Mark("link", 0, 0, 0, str(path.readlink()))
     kind: Kind = "folder" if stat.S_ISDIR(status.st_mode) else "file" if stat.S_ISREG(status.st_mode) else "other"
     return Mark(kind, stat.S_IMODE(status.st_mode), status.st_size, status.st_mtime_ns)
 
@@ -180,31 +180,27 @@ def put_back(
             now[path] = found
     folders = []
     for path, here in now.items():
-        if path in before or not _is_ours(path, ground, created, before):
+        if path in before or not _is_ours(path, ground, created):
             continue
         if here.kind == "folder":
             folders.append(path)
         else:
-            _try(problems, path, lambda path=path: (prefix / path).unlink(missing_ok=True))  # type: ignore[misc]
+            _try(problems, path, lambda path=path: (prefix / path).unlink(missing_ok=True))
     for path in sorted(folders, key=len, reverse=True):
         with contextlib.suppress(OSError):  # something of the user's is left in it
             (prefix / path).rmdir()
     _put_folders_back(prefix, ground, before, problems)
     for path in sorted(ground.touched):
         if there := before.get(path):
-            _try(problems, path, lambda path=path, there=there: _put_file_back(prefix, entry, path, there))  # type: ignore[misc]
+            _try(problems, path, lambda path=path, there=there: _put_file_back(prefix, entry, path, there))
     return problems
 
 
-def _is_ours(path: str, ground: Ground, created: frozenset[str] | None, before: Mapping[str, Mark]) -> bool:
+def _is_ours(path: str, ground: Ground, created: frozenset[str] | None) -> bool:
     if created is None:
         return ground.owns(path)
-    if path in created:
-        return True
-    # What Python compiled since, of sources that the treatment brought: their folder must not outlive them.
-    folder = os.path.dirname(path)  # noqa: PTH120 - a string that is not a path of this machine
-    cache = path if os.path.basename(path) == "__pycache__" else folder  # noqa: PTH119
-    return os.path.basename(cache) == "__pycache__" and cache not in before and ground.owns(path)  # noqa: PTH119
+    # What Python has compiled since, of sources that the treatment brought: their folders must not outlive them.
+    return path in created or ("__pycache__" in path.split("/")[-2:] and ground.owns(path))
 
 
 def _put_folders_back(prefix: Path, ground: Ground, before: Mapping[str, Mark], problems: list[str]) -> None:
@@ -222,7 +218,7 @@ def _put_folders_back(prefix: Path, ground: Ground, before: Mapping[str, Mark], 
         if here is None:
             _try(problems, path, folder.mkdir)
         if here is None or here.mode != item.mode:
-            _try(problems, path, lambda folder=folder, item=item: folder.chmod(item.mode))  # type: ignore[misc]
+            _try(problems, path, lambda folder=folder, item=item: folder.chmod(item.mode))
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -240,12 +236,12 @@ def _try(problems: list[str], path: str, act: object) -> None:
 def _put_file_back(prefix: Path, entry: Entry, path: str, there: Mark) -> None:
     place, kept = prefix / path, entry.kept / path
     here = mark(place)
-    if there.kind == "folder" or there.kind == "other":
+    if there.kind in ("folder", "other"):
         return
     if here is not None and here.content == there.content:
         if here.mode != there.mode and there.kind == "file":
             place.chmod(there.mode)
-        if there.kind == "link" or not kept.exists() or os.path.samefile(place, kept):
+        if there.kind == "link" or not kept.exists() or place.samefile(kept):
             return
     beside = place.with_name(f"{place.name}{_NEW}")
     beside.unlink(missing_ok=True)
@@ -265,7 +261,7 @@ def drop_unchanged(prefix: Path, entry: Entry, ground: Ground) -> None:
     for path in ground.touched:
         kept = entry.kept / path
         with contextlib.suppress(OSError):
-            if os.path.samefile(prefix / path, kept):
+            if (prefix / path).samefile(kept):
                 kept.unlink()
     for folder, _, _ in os.walk(entry.kept, topdown=False):
         with contextlib.suppress(OSError):

@@ -198,10 +198,6 @@ def _files_of(situation: Situation, name: str) -> Text:
     if dist is None:
         return Text("the files of its wheel, all new", "其 wheel 中的文件，均为新增")
     folder = dist.metadata_path.rpartition("/")[0]
-    if not dist.recorded_files:
-        return Text("the files that its RECORD lists in {folder}", "{folder} 中由其 RECORD 列出的文件").format(
-            folder=folder
-        )
-    return Text("{count} files in {folder}", "{folder} 中的 {count} 个文件").format(
-        count=dist.recorded_files, folder=folder
+    return Text("the files that its RECORD lists in {folder}", "{folder} 中由其 RECORD 列出的文件").format(
+        folder=folder
     )

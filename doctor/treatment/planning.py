@@ -35,9 +35,9 @@ class Knowledge:
 
 def known() -> Knowledge:
     """Return the shipped knowledge."""
-    from flexdoctor.knowledge import stacks  # noqa: PLC0415 - a table is read only when something is planned
+    from flexdoctor.knowledge import load_table, stacks  # noqa: PLC0415 - read only when something is planned
 
-    return Knowledge(stacks.fitting, stacks.companions(), stacks.pytorch_cpu_index())
+    return Knowledge(stacks.fitting, stacks.companions(), load_table("stacks")["index"]["pytorch-cpu"]["url"])
 
 
 def make_plan(
@@ -199,11 +199,13 @@ def _hopeless(facts: Facts, knowledge: Knowledge, left: Sequence[Finding], requi
         return Text(
             "no known torch-npu build gives {what} with CANN {cann}, so no package step is offered; "
             "such builds are known for CANN {others}",
-            "在 CANN {cann} 下没有已知的 torch-npu 版本能提供 {what}，因此不给出软件包步骤；已知可用的 CANN 版本：{others}",
+            "在 CANN {cann} 下没有已知的 torch-npu 版本能提供 {what}，因此不给出软件包步骤；"
+            "已知可用的 CANN 版本：{others}",
         ).format(what=required, cann=cann, others=", ".join(known_for))
     pythons = sorted({minor for item in anywhere for minor in item.pythons}, key=lambda minor: int(minor.split(".")[1]))
     return Text(
-        "no known set of packages gives {what} for Python {python} on {architecture}; sets are known for Python {others}",
+        "no known set of packages gives {what} for Python {python} on {architecture}; "
+        "sets are known for Python {others}",
         "没有已知的软件包组合能在 Python {python}、{architecture} 上提供 {what}；已知组合面向 Python {others}",
     ).format(what=required, python=python or "?", architecture=architecture or "?", others=", ".join(pythons))
 

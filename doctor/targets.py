@@ -1,0 +1,119 @@
+"""Which environment to examine: the target options of the command line, settled into facts."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from flexdoctor.facts import Facts
+
+
+class UsageError(Exception):
+    """Options that do not go together or have no meaning; one line that says what to type instead."""
+
+
+class TargetError(Exception):
+    """The target cannot be examined; one line: what was expected and what was found."""
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """The target options of DESIGN: at most one of the first six is given."""
+
+    python: Path | None = None
+    site_packages: Path | None = None
+    requirements: Path | None = None
+    wheels: Path | None = None
+    snapshot: Path | None = None
+    example: str | None = None
+    root: Path | None = None
+    platform: str | None = None
+    python_version: str | None = None
+
+
+ARCHITECTURES = ("aarch64", "x86_64")
+
+
+def read_target(options: TargetOptions) -> Facts:
+    """Return the facts of the target that `options` name.
+
+    Raises:
+        UsageError: the options contradict each other.
+        TargetError: the target cannot be examined.
+    """
+    targets = {
+        "--python": options.python,
+        "--site-packages": options.site_packages,
+        "-r": options.requirements,
+        "--wheels": options.wheels,
+        "--snapshot": options.snapshot,
+        "--example": options.example,
+    }
+    named = [name for name, value in targets.items() if value is not None]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are {len(named)} targets; name one")
+    if options.root and not options.site_packages:
+        raise UsageError("--root goes with --site-packages")
+    if (options.platform or options.python_version) and not (options.requirements or options.wheels):
+        raise UsageError("--platform and --python-version go with -r or --wheels")
+    if options.requirements or options.wheels:
+        return _read_planned(options)
+    if options.snapshot or options.example:
+        from flexdoctor import snapshots  # noqa: PLC0415 - each kind of target loads only its own readers
+
+        try:
+            return (
+                snapshots.load(options.snapshot) if options.snapshot else snapshots.load_example(options.example or "")
+            )
+        except snapshots.SnapshotError as error:
+            raise TargetError(str(error)) from error
+    return _read_present(options)
+
+
+def _read_present(options: TargetOptions) -> Facts:
+    from flexdoctor.readers import environment, interpreter  # noqa: PLC0415
+
+    try:
+        if options.site_packages:
+            return environment.read_site_packages(options.site_packages, options.root)
+        return environment.read_installed(options.python)
+    except interpreter.TargetError as error:
+        raise TargetError(str(error)) from error
+
+
+def _read_planned(options: TargetOptions) -> Facts:
+    from flexdoctor.readers import locks, planned  # noqa: PLC0415
+
+    assumed = locks.Platform()
+    platform = locks.Platform(
+        _architecture(options, assumed.architecture), _python(options, assumed.python), is_stated=bool(options.platform)
+    )
+    try:
+        if options.wheels:
+            return planned.read_wheelhouse(options.wheels, platform)
+        path = options.requirements if str(options.requirements) != "-" else None
+        text = None if path else sys.stdin.buffer.read(locks.MAX_BYTES + 1)
+        return planned.read_requirements(locks.read_plan(path, text, platform), path, platform)
+    except locks.LockError as error:
+        raise TargetError(str(error)) from error
+    except OSError as error:
+        raise TargetError(f"{options.wheels or options.requirements} cannot be read: {error.strerror}") from error
+
+
+def _architecture(options: TargetOptions, assumed: str) -> str:
+    if options.platform is None:
+        return assumed
+    name = options.platform.removeprefix("linux").lstrip("_-/")
+    name = {"arm64": "aarch64", "amd64": "x86_64"}.get(name, name)
+    if name not in ARCHITECTURES:
+        raise UsageError(f"--platform {options.platform}: expected linux_aarch64 or linux_x86_64")
+    return name
+
+
+def _python(options: TargetOptions, assumed: str) -> str:
+    version = options.python_version or assumed
+    if not re.fullmatch(r"3\.\d{1,2}(\.\d+)?", version):
+        raise UsageError(f"--python-version {version}: expected a version like {assumed}")
+    return version
