@@ -1,0 +1,155 @@
+"""Stand-in wheels with the shape of the real ones, a folder or an index that serves them, and real environments."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+import builders
+
+PIP_SETTINGS = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+
+
+def wheel(house: Path, lay: Callable[[Path], object], extra: Mapping[str, str] = {}) -> Path:
+    """Pack what `lay` installs into a wheel for any platform."""
+    with TemporaryDirectory() as folder:
+        site = Path(folder)
+        lay(site)
+        (info,) = site.glob("*.dist-info")
+        (info / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        for name, content in extra.items():
+            path = site / name.replace("INFO", info.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        files = sorted(path for path in site.rglob("*") if path.is_file() and path.name != "RECORD")
+        record = "".join(
+            f"{path.relative_to(site)},sha256={builders.digest(path.read_bytes())},{path.stat().st_size}\n"
+            for path in files
+        )
+        (info / "RECORD").write_text(f"{record}{info.name}/RECORD,,\n")
+        target = house / f"{info.name.removesuffix('.dist-info')}-py3-none-any.whl"
+        house.mkdir(parents=True, exist_ok=True)
+        with ZipFile(target, "w") as archive:
+            for path in (*files, info / "RECORD"):
+                archive.write(path, str(path.relative_to(site)))
+    return target
+
+
+def torch(house: Path, version: str = "2.13.0", requires: tuple[str, ...] = (), **shape: object) -> Path:
+    described = builders.TorchShape(version=version, **shape)  # type: ignore[arg-type]
+
+    def lay(site: Path) -> None:
+        builders.install_torch(site, described)
+        (info,) = site.glob("*.dist-info")
+        if requires:
+            lines = "".join(f"Requires-Dist: {item}\n" for item in requires)
+            (info / "METADATA").write_text((info / "METADATA").read_text() + lines)
+
+    return wheel(house, lay)
+
+
+def torch_npu(house: Path, version: str = "2.13.0", **shape: object) -> Path:
+    described = builders.TorchNpuShape(version=version, **shape)  # type: ignore[arg-type]
+    return wheel(house, lambda site: builders.install_torch_npu(site, described))
+
+
+def triton_ascend(house: Path, version: str = "3.2.2", files: Mapping[str, str] | None = None) -> Path:
+    return wheel(house, lambda site: builders.install_triton_ascend(site, version, files))
+
+
+def triton(house: Path, version: str = "3.7.1") -> Path:
+    return wheel(house, lambda site: builders.install_triton(site, version))
+
+
+def package(house: Path, name: str, version: str, requires: tuple[str, ...] = (), script: str = "") -> Path:
+    module = name.replace("-", "_")
+    extra = {"INFO/entry_points.txt": f"[console_scripts]\n{script} = {module}:main\n"} if script else {}
+    files = {f"{module}/__init__.py": "def main():\n    pass\n"}
+    return wheel(house, lambda site: builders.install(site, name, version, files, requires=requires), extra)
+
+
+def full_house(house: Path) -> Path:
+    """Everything that the stand-in sets of the tests consist of."""
+    torch(house, "2.13.0", has_triton=builders.HAS_TRITON_CAPABLE)
+    torch(house, "2.7.1", gate=builders.GATE_CHAIN, has_triton=builders.HAS_TRITON_CAPABLE)
+    torch_npu(house, "2.13.0", torch_pin="torch==2.13.0.*")
+    torch_npu(house, "2.12.0", torch_pin="torch==2.12.0", gate=None, kernel=False)
+    torch_npu(house, "2.7.1", torch_pin="torch==2.7.1", gate=None, kernel=False, helpers=builders.HELPERS_ASCEND_ONLY)
+    torch_npu(house, "2.7.1.post4", torch_pin="torch==2.7.1", gate="inductor_load", handles_index=True)
+    torch_npu(house, "2.7.1.post11", torch_pin="torch==2.7.1", gate="import")
+    triton_ascend(house, "3.2.2")
+    triton_ascend(house, "3.2.0", builders.triton_ascend_files(extra=("ascend/libdevice.py",)))
+    triton(house)
+    package(house, "pybind11", "3.0.1", script="pybind11-config")
+    package(house, "psutil", "6.0.0")
+    return house
+
+
+def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
+    """Everything below `root`: kind, mode, content or target."""
+    found: dict[str, tuple[object, ...]] = {}
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            status = path.lstat()
+            key = str(path.relative_to(root))
+            if stat.S_ISLNK(status.st_mode):
+                found[key] = ("link", os.readlink(path))
+            elif stat.S_ISDIR(status.st_mode):
+                found[key] = ("folder", stat.S_IMODE(status.st_mode))
+            else:
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                found[key] = ("file", stat.S_IMODE(status.st_mode), digest, status.st_mtime_ns)
+    return found
+
+
+def site_of(prefix: Path) -> Path:
+    return prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def clone(template: Path, prefix: Path) -> Path:
+    """Copy an environment, by hard links: pip replaces files, it does not write into them."""
+    shutil.copytree(template, prefix, symlinks=True, copy_function=os.link)
+    return prefix
+
+
+@contextmanager
+def simple_index(house: Path, root: Path) -> Iterator[str]:
+    """Serve the wheels of `house` as a package index on the loopback."""
+    pages: dict[str, list[Path]] = {}
+    for path in house.glob("*.whl"):
+        pages.setdefault(path.name.split("-")[0].replace("_", "-").lower(), []).append(path)
+    for name, files in pages.items():
+        folder = root / "simple" / name
+        folder.mkdir(parents=True)
+        for path in files:
+            shutil.copy(path, folder)
+        links = "".join(f'<a href="{path.name}">{path.name}</a>\n' for path in files)
+        (folder / "index.html").write_text(f"<html><body>{links}</body></html>")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, directory=str(root), **kwargs)  # type: ignore[arg-type]
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/simple"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
