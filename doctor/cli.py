@@ -346,7 +346,7 @@ def undo(
             lines = [*plan_text.undone_lines(chosen, problems, language)]
     except TreatmentError as error:
         raise StopError(error.message.to(language), error.exit_code) from error
-    write_report("".join(f"{line}\n" for line in lines), None)
+    write_report(plan_text.render(lines), None)
     raise typer.Exit(3 if problems else 0)
 
 

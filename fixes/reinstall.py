@@ -9,12 +9,14 @@ from flexdoctor.text import Text
 from flexdoctor.treatment.plan import Fix, Situation, Step, install_step
 
 NAME = "reinstall"
-OPENS = ("FD101", "FD102", "FD115")
+_HALF = "FD115"
+OPENS = ("FD101", "FD102", _HALF)
 
 
 def propose(situation: Situation) -> Iterator[Step]:
     """Reinstall what the evidence names, unless the set changes anyway."""
-    codes = situation.has(*OPENS)
+    # For another Python or machine the same version may not exist, so only a known set says what to install.
+    codes = situation.has(*OPENS) if situation.target else situation.has(_HALF)
     if not codes:
         return
     named = {

@@ -104,7 +104,7 @@ def snapshot(root: Path) -> dict[str, tuple[object, ...]]:
             status = path.lstat()
             key = str(path.relative_to(root))
             if stat.S_ISLNK(status.st_mode):
-                found[key] = ("link", os.readlink(path))
+                found[key] = ("link", str(path.readlink()))
             elif stat.S_ISDIR(status.st_mode):
                 found[key] = ("folder", stat.S_IMODE(status.st_mode))
             else:
@@ -153,3 +153,97 @@ def simple_index(house: Path, root: Path) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+#: A pip of a few lines: what a treatment asks of pip, in a twentieth of the time, and with faults on demand. The
+#: variable STANDIN_FAULT is "what:verb:distribution".
+PIP = """
+import csv, glob, os, shutil, signal, sys, zipfile
+ignored = ("--disable-pip-version-check", "--no-input", "--no-color", "--isolated")
+args = [item for item in sys.argv[1:] if item not in ignored]
+verb = args[0]
+site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+fault, _, scope = os.environ.get("STANDIN_FAULT", "").partition(":")
+houses = [args[i + 1] for i, item in enumerate(args) if item == "--find-links"]
+pin = args[-1]
+name, _, version = pin.partition("==")
+fault = fault if scope == verb + ":" + name else ""
+stem = name.replace("-", "_")
+
+def uninstall(part=None):
+    for record in glob.glob(f"{site}/{stem}-*.dist-info/RECORD"):
+        rows = [row[0] for row in csv.reader(open(record)) if row]
+        for number, row in enumerate(rows):
+            if number == part:
+                strike()
+            path = os.path.join(site, row)
+            if os.path.exists(path):
+                os.unlink(path)
+        for folder in sorted({os.path.dirname(os.path.join(site, row)) for row in rows}, key=len, reverse=True):
+            while folder != site and os.path.isdir(folder) and not os.listdir(folder):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+def strike():
+    if fault == "kill":
+        os.killpg(0, signal.SIGKILL)
+    if fault == "fail":
+        print("ERROR: the stand-in was told to fail")
+        sys.exit(1)
+    if fault == "lock":
+        os.rename(os.path.join(site, "torch_npu"), os.path.join(site, "torch_npu_moved"))
+        print("ERROR: permission lost")
+        sys.exit(1)
+
+if verb == "download":
+    target = args[args.index("--dest") + 1]
+    found = [path for house in houses for path in glob.glob(f"{house}/{stem}-{version}-*.whl")]
+    if not found or fault == "absent":
+        print(f"ERROR: No matching distribution found for {pin}")
+        sys.exit(1)
+    shutil.copy(found[0], target)
+elif verb == "uninstall":
+    if fault != "idle":
+        uninstall(2)
+else:
+    if fault == "other":
+        (wheel,) = glob.glob(os.environ["STANDIN_OTHER"])
+    else:
+        wheel = [path for house in houses for path in glob.glob(f"{house}/{stem}-{version}-*.whl")][0]
+    if fault == "beside":
+        os.makedirs(f"{site}/beside-1.0.dist-info")
+        open(f"{site}/beside-1.0.dist-info/METADATA", "w").write("Name: beside\\nVersion: 1.0\\n")
+    uninstall()
+    with zipfile.ZipFile(wheel) as archive:
+        for number, member in enumerate(archive.namelist()):
+            if number == 3:
+                strike()
+            archive.extract(member, site)
+"""
+
+
+def quick_environment(prefix: Path) -> Path:
+    """An environment of the running Python that has the stand-in for pip and nothing else."""
+    site = site_of(prefix)
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    home = Path(sys.executable).resolve().parent
+    (prefix / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\nversion = {version}\n")
+    builders.install(site, "pip", "99.0", {"pip/__init__.py": "", "pip/__main__.py": PIP})
+    return site
+
+
+def unpack(site: Path, *wheels: Path) -> None:
+    """Install wheels by unpacking them, in order."""
+    for path in wheels:
+        with ZipFile(path) as archive:
+            archive.extractall(site)
+
+
+def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """The paths that are not the same, the journal's own aside."""
+    paths = {*before, *after}
+    return sorted(
+        path for path in paths if before.get(path) != after.get(path) and path.partition("/")[0] != ".flexdoctor"
+    )

@@ -23,11 +23,11 @@ from flexdoctor.readers.packages import InstalledDistribution, find_distribution
 from flexdoctor.serialise import from_json, to_json
 from flexdoctor.text import Text
 from flexdoctor.treatment import journal, keeping
-from flexdoctor.treatment.installers import Fetched, IndexOptions, Installer, InstallerName, choose
+from flexdoctor.treatment.installers import Fetched, IndexOptions, Installer, InstallerError, InstallerName, choose
 from flexdoctor.treatment.journal import Entry, Lock
 from flexdoctor.treatment.keeping import Ground, Mark
 from flexdoctor.treatment.patches import apply_patch
-from flexdoctor.treatment.plan import Plan, Step, TreatmentError
+from flexdoctor.treatment.plan import Plan, Step, TreatmentError, answer_of_packages
 from flexdoctor.treatment.target import Target, refusal
 
 #: Distributions whose requirements a plan answers itself, or must not follow: upstream triton displaces triton-ascend.
@@ -56,6 +56,7 @@ class Outcome:
     after: Report
     facts: Facts
     installed: tuple[tuple[str, str], ...] = ()
+    opened: tuple[str, ...] = ()
     problems: tuple[Text, ...] = ()
     warnings: tuple[Text, ...] = ()
 
@@ -443,7 +444,7 @@ def _carry_out(work: _Work, before: Report, examine: Examine) -> Outcome:
         facts, _ = examine()
     assert facts is not None  # noqa: S101 - examined above on every way here
     pins = tuple((step.distribution, step.version) for step in work.steps if step.kind == "install")
-    return Outcome(entry.id, before, after, facts, pins, tuple(problems))
+    return Outcome(entry.id, before, after, facts, pins, work.plan.opens, tuple(problems))
 
 
 def _take(work: _Work, step: Step) -> None:
@@ -513,7 +514,8 @@ def verify(plan: Plan, steps: Iterable[Step], before: Report, after: Report, fac
                 Text("{code} is new: {title}", "新出现 {code}：{title}").format(code=code, title=item.title.en)
             )
     for capability in CAPABILITIES:
-        if before.capabilities[capability].available == "yes" and after.capabilities[capability].available == "no":
+        answers = [answer_of_packages(report, capability).available for report in (before, after)]
+        if answers == ["yes", "no"]:
             problems.append(
                 Text("{capability} worked before and would not now", "{capability} 原本可用，现在不可用").format(
                     capability=capability
@@ -575,6 +577,8 @@ def _raise_plainly(error: BaseException, *, changed: bool) -> None:
     )
     if isinstance(error, _StoppedError):
         raise TreatmentError(Text("stopped by a signal.", "被信号终止。") + state, 4 if changed else 3) from error
+    if isinstance(error, InstallerError):
+        raise TreatmentError(error.message + state, error.exit_code) from error
     if isinstance(error, KeyboardInterrupt):
         raise TreatmentError(Text("interrupted.", "已中断。") + state, 130) from error
     if isinstance(error, OSError):

@@ -160,7 +160,7 @@ def _run(
     if code:
         raise InstallerError(
             what
-            + Text("failed ({how}): {said}", "失败（{how}）：{said}").format(
+            + Text("failed ({how}): {said}.", "失败（{how}）：{said}。").format(
                 how=f"exit code {code}" if code > 0 else f"signal {-code}", said=_last_words(said)
             )
         )

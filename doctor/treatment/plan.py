@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from flexdoctor.facts import Facts
-from flexdoctor.findings import Availability, Capability, Report
+from flexdoctor.findings import Availability, Capability, CapabilityAnswer, Report
 from flexdoctor.text import NOTHING, Text
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Plan:
     stack_note: str = ""
     alternatives: tuple[str, ...] = ()
     expected: dict[Capability, Availability] = field(default_factory=dict)
+    #: Whether `expected` is about another machine, because this one has no CANN or no device.
+    elsewhere: bool = False
     #: Why nothing, or not all, can be mended by any step.
     hopeless: Text = NOTHING
     warnings: tuple[Text, ...] = ()
@@ -95,6 +97,17 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """Every distribution that a step installs or uninstalls."""
         return tuple(dict.fromkeys(step.distribution for step in self.steps if step.distribution))
+
+
+def answer_of_packages(report: Report, capability: Capability) -> CapabilityAnswer:
+    """Return what a report says of a capability, the absence of CANN and devices aside: no step can give those."""
+    for item in report.findings:
+        if item.status in ("fail", "warn") and not item.machine_only and capability in item.affects:
+            return CapabilityAnswer("no", item.code)
+    for item in report.findings:
+        if item.status in ("blocked", "unknown", "crashed"):
+            return CapabilityAnswer("unknown", item.code or item.blocked_by)
+    return CapabilityAnswer("yes")
 
 
 @dataclass(frozen=True)

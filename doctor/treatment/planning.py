@@ -77,6 +77,7 @@ def make_plan(
         stack_note=reached.note if reached else "",
         alternatives=tuple(item.name for item in fitting if item is not reached) if reached else (),
         expected=_expected(report, reached, steps, left, manual),
+        elsewhere=any(item.machine_only for item in report.findings),
         remaining=tuple(dict.fromkeys(code for step in manual for code in step.opens)),
         hopeless=hopeless,
         warnings=tuple(_warnings(facts, steps)),
@@ -224,20 +225,26 @@ def _expected(
     """Say what will work: what the set is known to give, less what stays broken."""
     if not steps:
         return _as_found(report)
-    taken = {capability for item in left for capability in item.affects}
     opened = {code for step in steps for code in step.opens}
-    expected: dict[Capability, Availability] = {}
-    for name in CAPABILITIES:
-        answer = report.capabilities[name]
-        if name in taken or any(GATE_LATE in step.opens for step in manual):
-            expected[name] = "no"
-        elif reached:
-            expected[name] = "yes" if name in reached.capabilities else "no"
-        elif answer.available == "no" and answer.because not in opened:
-            expected[name] = "no"
-        else:
-            expected[name] = "yes" if answer.available == "yes" else "unknown"
-    return expected
+    stays = left if reached else _standing(report, opened)
+    taken = {capability for item in stays for capability in item.affects}
+    hidden = any(item.status in ("blocked", "unknown", "crashed") for item in report.findings)
+    late = any(GATE_LATE in step.opens for step in manual)
+
+    def answer(name: Capability) -> Availability:
+        if late or name in taken:
+            return "no"
+        if reached:
+            return "yes" if name in reached.capabilities else "no"
+        return "unknown" if hidden else "yes"
+
+    return {name: answer(name) for name in CAPABILITIES}
+
+
+def _standing(report: Report, opened: set[str]) -> list[Finding]:
+    """Return the faults of the packages that no step mends."""
+    found = [item for item in report.findings if item.status in ("fail", "warn") and not item.machine_only]
+    return [item for item in found if item.code and item.code not in opened]
 
 
 def _warnings(facts: Facts, steps: Sequence[Step]) -> Iterable[Text]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flexdoctor.console import encoding_of, fit_encoding, write_report
+from flexdoctor.console import encoding_of, fit_encoding, is_terminal, width, write_report
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Report, exit_code
 from flexdoctor.reports import plan_text
@@ -91,7 +91,7 @@ class Session:
         return False
 
     def _progress(self, what: Text) -> None:
-        self._say(what, "  ")
+        self._say(what, "  - ")
 
     def _say(self, what: Text, indent: str = "flexdoctor: ") -> None:
         sys.stderr.write(fit_encoding(f"{indent}{what.to(self.language)}\n", encoding_of(sys.stderr)))
@@ -102,10 +102,11 @@ class Session:
             write_report(render_json(self._document(facts, report, plan, outcome)), None)
             return
         if outcome:
-            lines = ["", *plan_text.outcome_lines(outcome, self.language)]
+            lines = plan_text.outcome_lines(outcome, self.language)
         else:
-            lines = [plan_text.head_line(facts, self.language), "", *plan_text.plan_lines(plan, self.language)]
-        write_report("".join(f"{line}\n" for line in lines), None)
+            write_report(plan_text.render([plan_text.head_line(facts, self.language), plan_text.Line("")]), None)
+            lines = plan_text.plan_lines(plan, self.language)
+        write_report(plan_text.render(lines, width() if is_terminal(sys.stdout) else None), None)
 
     def _document(self, facts: Facts, report: Report, plan: Plan, outcome: Outcome | None) -> dict[str, Any]:
         document = report_document(report, facts, self.language, plan=plan, fixes=self.fixes)
