@@ -17,7 +17,8 @@ from zipfile import ZipFile
 
 import builders
 
-PIP_SETTINGS = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+#: What keeps the configuration of the machine that runs the tests out of them.
+INSTALLER_SETTINGS = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "UV_NO_CONFIG": "1"}
 
 
 def wheel(house: Path, lay: Callable[[Path], object], extra: Mapping[str, str] = {}) -> Path:

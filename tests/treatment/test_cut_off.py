@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,20 +40,23 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return standins.full_house(tmp_path_factory.mktemp("house"))
 
 
+OVERWRITTEN = (
+    "torch-2.13.0",
+    "torch_npu-2.13.0",
+    "pybind11-3.0.1",
+    "psutil-6.0.0",
+    "triton_ascend-3.2.2",
+    "triton-3.7.1",
+)
+
+
 class Patient:
     """An environment in which upstream triton lies over triton-ascend, and the means to treat it."""
 
-    def __init__(self, prefix: Path, house: Path) -> None:
+    def __init__(self, prefix: Path, house: Path, *names: str) -> None:
         self.prefix, self.house = prefix, house
         self.site = standins.quick_environment(prefix)
-        names = (
-            "torch-2.13.0",
-            "torch_npu-2.13.0",
-            "pybind11-3.0.1",
-            "psutil-6.0.0",
-            "triton_ascend-3.2.2",
-            "triton-3.7.1",
-        )
+        names = names or OVERWRITTEN
         standins.unpack(self.site, *(house / f"{name}-py3-none-any.whl" for name in names))
         (self.site / "mine").mkdir()
         (self.site / "mine" / "notes.txt").write_text("not to be lost")
@@ -63,9 +67,9 @@ class Patient:
         facts = read_installed(self.prefix)
         return facts, diagnose(facts, CHAIN)
 
-    def apply(self) -> course.Outcome:
+    def apply(self, stack: str | None = None) -> course.Outcome:
         facts, report = self.examine()
-        plan = make_plan(facts, report, FIXES, KNOWLEDGE)
+        plan = make_plan(facts, report, FIXES, KNOWLEDGE, stack=stack)
         return course.apply(plan, survey(facts), report, self.examine, self.options, lambda _: None)
 
     def resume(self) -> course.Outcome:
@@ -239,6 +243,17 @@ def test_nothing_is_changed_when_a_wheel_cannot_be_had(patient: Patient, monkeyp
     assert raised.value.exit_code == 3
     assert patient.differences() == []
     assert not (patient.prefix / ".flexdoctor").exists()
+
+
+def test_an_installed_dependency_does_not_move_unless_asked(tmp_path: Path, house: Path) -> None:
+    own_house = tmp_path / "house"
+    shutil.copytree(house, own_house)
+    standins.torch(own_house, "2.13.0", requires=("helper>=1; python_version > '3'", "triton==3.7.1"))
+    patient = Patient(tmp_path / "env", own_house, "torch-2.7.1", "torch_npu-2.7.1", "pybind11-3.0.1", "psutil-6.0.0")
+    standins.unpack(patient.site, standins.package(tmp_path, "helper", "0.9"))
+    with pytest.raises(TreatmentError, match=r"torch 2\.13\.0 needs helper>=1, here is 0\.9"):
+        patient.apply(stack="new")
+    assert journal.entries(patient.prefix) == []
 
 
 def test_a_second_fix_refuses_while_one_runs_and_nothing_is_lost(patient: Patient) -> None:
