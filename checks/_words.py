@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flexdoctor.facts import Distribution, Patch, Place, Unread
-from flexdoctor.findings import Evidence
+from flexdoctor.facts import Distribution, Facts, Patch, Place, Unread
+from flexdoctor.findings import Capability, Evidence
+from flexdoctor.knowledge import stacks
+from flexdoctor.knowledge.stacks import Stack
 from flexdoctor.text import Text
 
 
@@ -22,6 +24,47 @@ def metadata(dist: Distribution, text: str) -> Evidence:
 def patch_evidence(patch: Patch) -> tuple[Evidence, ...]:
     """Evidence for a patch: where it is made and, if known, which line makes it happen."""
     return (*at(patch.place), *at(patch.via))
+
+
+def nearest_stack(facts: Facts, gives: Capability) -> Stack | None:
+    """Return the known set that gives a capability here and changes least of what is installed."""
+    cann = next((item.version for item in facts.machine.cann if item.version), None) if facts.machine else None
+    npu = facts.packages.find("torch-npu")
+    return stacks.nearest(
+        gives,
+        torch=facts.torch.version if facts.torch else None,
+        torch_npu=npu.version if npu else None,
+        python=facts.interpreter.version,
+        architecture=facts.interpreter.architecture,
+        cann=cann,
+    )
+
+
+def move_to(facts: Facts, gives: Capability) -> Text:
+    """Name the set to move to, or say that none is known."""
+    stack = nearest_stack(facts, gives)
+    if stack is None:
+        return Text(
+            "no known set gives it on this Python, architecture and CANN (flexdoctor list stacks)",
+            "在此 Python、架构与 CANN 上没有已知可用的组合（flexdoctor list stacks）",
+        )
+    pins = "  ".join(f"{name}=={stack.pin(name)}" for name in stack.order)
+    return Text(
+        "move to the set {name}: {pins} on CANN {cann} (flexdoctor list stacks)",
+        "换用组合 {name}：{pins}，CANN {cann}（flexdoctor list stacks）",
+    ).format(name=stack.name, pins=pins, cann=" / ".join(stack.cann))
+
+
+def triton_ascend_pin(facts: Facts) -> Text:
+    """Say which triton-ascend to install beside the torch-npu that is here, and from where."""
+    stack = nearest_stack(facts, "compiled_forward")
+    if stack is None or stack.triton_ascend is None:
+        return Text("triton-ascend", "triton-ascend")
+    index = stack.indexes.get("triton-ascend")
+    pin = f"triton-ascend=={stack.triton_ascend}"
+    if index is None:
+        return Text(pin, pin)
+    return Text("{pin} from {index}", "{pin}（软件源 {index}）").format(pin=pin, index=index)
 
 
 def unreadable(items: Iterable[Unread]) -> tuple[Evidence, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, could_not_read, patch_evidence, unreadable
+from flexdoctor.checks._words import at, could_not_read, move_to, patch_evidence, unreadable
 from flexdoctor.facts import Facts, Gate, Patch, PatchTime, TorchFacts
 from flexdoctor.findings import CAPABILITIES, Fault, Finding, found, passed, unknown
 from flexdoctor.text import Text
@@ -162,10 +162,7 @@ def _after_torch_npu(facts: Facts, torch: TorchFacts, gate: Gate) -> Finding:
         )
         if facts.torch_npu and facts.torch_npu.lowering is None
         else Text("", ""),
-        remedy=Text(
-            "move to a torch-npu build that replaces it (flexdoctor list stacks)",
-            "请换用会替换该检查的 torch-npu 版本（flexdoctor list stacks）",
-        ),
+        remedy=move_to(facts, "compiled_forward"),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flexdoctor import knowledge
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, could_not_read, unreadable
+from flexdoctor.checks._words import at, could_not_read, move_to, unreadable
 from flexdoctor.facts import Facts, FlexLowering, TorchNpuFacts
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.text import Text
@@ -60,7 +60,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
         return
     lowering = npu.lowering
     if lowering is None or lowering.forward is None or lowering.registered is None:
-        yield _no_lowering(npu)
+        yield _no_lowering(facts, npu)
         return
     faults = list(_missing_imports(facts, npu))
     if lowering.backward is None:
@@ -86,7 +86,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _no_lowering(npu: TorchNpuFacts) -> Finding:
+def _no_lowering(facts: Facts, npu: TorchNpuFacts) -> Finding:
     if npu.unread:
         return unknown(LINK, NO_LOWERING, could_not_read("torch_npu/_inductor"), evidence=unreadable(npu.unread))
     reason = {
@@ -104,10 +104,7 @@ def _no_lowering(npu: TorchNpuFacts) -> Finding:
         + Text(
             "Opening the device check alone gives eager flex_attention only.", "仅放开设备校验只能得到 eager 模式。"
         ),
-        remedy=Text(
-            "move to a torch-npu build that has the kernel (flexdoctor list stacks)",
-            "请换用带有该内核的 torch-npu 版本（flexdoctor list stacks）",
-        ),
+        remedy=move_to(facts, "compiled_forward"),
     )
 
 
@@ -131,11 +128,8 @@ def _no_capture(facts: Facts, lowering: FlexLowering) -> Finding:
             "another path, which was not judged here.",
             "文档掩码、ALiBi、可学习偏置都属于此类。Ascend 950 及以后的芯片可切换到另一条路径，此处未作判断。",
         ),
-        remedy=Text(
-            "compute the value from the indices instead of looking it up, or use a build that takes aten.index "
-            "(flexdoctor list stacks)",
-            "改为由下标直接计算该值，或换用支持 aten.index 的版本（flexdoctor list stacks）",
-        ),
+        remedy=Text("compute the value from the indices instead, or", "改为由下标直接计算该值，或")
+        + move_to(facts, "compiled_captured"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, unreadable
+from flexdoctor.checks._words import at, triton_ascend_pin, unreadable
 from flexdoctor.facts import Facts, TritonClaim, TritonFacts, UnknownRelease
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.text import Text
@@ -95,18 +95,18 @@ def examine(facts: Facts) -> Iterator[Finding]:
     if unknown_releases and ascend is None:
         yield _unknown_release(facts, unknown_releases[0])
     elif triton.path is None:
-        yield _absent(ascend)
+        yield _absent(facts, ascend)
     elif triton.unread and not triton.backends:
         yield unknown(LINK, UNREADABLE, UNREADABLE.title, evidence=unreadable(triton.unread))
     elif not triton.claims:
         yield from _ownerless(triton)
     elif ascend is None:
-        yield _upstream(triton)
+        yield _upstream(facts)
     else:
         yield from _judge(facts, ascend)
 
 
-def _absent(ascend: TritonClaim | None) -> Finding:
+def _absent(facts: Facts, ascend: TritonClaim | None) -> Finding:
     if ascend is not None:
         return _incomplete(ascend)
     return found(
@@ -114,7 +114,7 @@ def _absent(ascend: TritonClaim | None) -> Finding:
         ABSENT,
         predicted_errors=[_NOT_INSTALLED, "ModuleNotFoundError: No module named 'triton'"],
         evidence=[Evidence("metadata", "no distribution lists a file under triton/")],
-        remedy=Text("install the triton-ascend that fits this CANN", "请安装与 CANN 配套的 triton-ascend"),
+        remedy=Text("install", "请安装") + triton_ascend_pin(facts),
     )
 
 
@@ -204,7 +204,8 @@ def _ownerless(triton: TritonFacts) -> Iterator[Finding]:
     )
 
 
-def _upstream(triton: TritonFacts) -> Finding:
+def _upstream(facts: Facts) -> Finding:
+    triton = facts.triton
     owner = " + ".join(f"{claim.name} {claim.version}" for claim in triton.claims)
     return found(
         LINK,
@@ -214,10 +215,10 @@ def _upstream(triton: TritonFacts) -> Finding:
             Evidence("file", f"backends: {', '.join(triton.backends) or 'none'}", path=f"{triton.path}/backends")
         ],
         predicted_errors=[_NO_DRIVER],
-        remedy=Text(
-            "uninstall {names}, then install triton-ascend",
-            "请卸载 {names}，然后安装 triton-ascend",
-        ).format(names=" ".join(claim.name for claim in triton.claims)),
+        remedy=Text("uninstall {names}, then install", "请卸载 {names}，然后安装").format(
+            names=" ".join(claim.name for claim in triton.claims)
+        )
+        + triton_ascend_pin(facts),
     )
 
 

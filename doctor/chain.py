@@ -66,7 +66,7 @@ def diagnose(
     """
     select, ignore = tuple(select), tuple(ignore)
     broken: dict[str, str] = {}
-    findings: list[Finding] = []
+    everything: list[Finding] = []
     for check in chain:
         if cause := next((broken[link] for link in check.requires if link in broken), None):
             broken[check.link] = cause
@@ -76,9 +76,11 @@ def diagnose(
             # What was ignored by the user still stands in the way of the links behind it.
             if code := next((item.code for item in found if item.status in _BROKEN and item.blocks), None):
                 broken[check.link] = code
-        findings += [item for item in found if _is_wanted(item, select, ignore)]
+        everything += found
+    findings = [item for item in everything if _is_wanted(item, select, ignore)]
     root_cause = _root_cause(findings, required)
-    capabilities = {capability: _answer(capability, findings) for capability in CAPABILITIES}
+    # What an environment can run does not change with what the user wants to see.
+    capabilities = {capability: _answer(capability, everything) for capability in CAPABILITIES}
     return Report(
         findings=tuple(findings),
         capabilities=capabilities,
@@ -91,7 +93,7 @@ def diagnose(
 
 def _run(check: Check, facts: Facts) -> list[Finding]:
     try:
-        return list(check.examine(facts))
+        return list(check.examine(facts)) or [_silent(check)]
     except Exception as error:  # noqa: BLE001 - a bug in one check must not cost the user the other links
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return [
@@ -107,6 +109,15 @@ def _run(check: Check, facts: Facts) -> list[Finding]:
                 affects=check.affects,
             )
         ]
+
+
+def _silent(check: Check) -> Finding:
+    return Finding(
+        link=check.link,
+        status="unknown",
+        title=Text("nothing is known of what this link looks at", "缺少此环节所需的信息"),
+        affects=check.affects,
+    )
 
 
 def _blocked(check: Check, cause: str) -> Finding:

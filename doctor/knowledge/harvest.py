@@ -168,9 +168,11 @@ def download(filename: str, package: str, tags: frozenset[Tag], folder: Path) ->
     version = str(parse_wheel_filename(filename)[1])
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *platforms]
     command += ["--implementation", "cp", "--python-version", tag.interpreter[2:], "--abi", tag.abi]
-    command += ["-d", str(folder), f"{package}=={version}"]
-    # A constraints file of the machine must not decide which release is read.
-    environment = {**os.environ, "PIP_CONSTRAINT": "", "PIP_NO_CACHE_DIR": "1"}
+    command += ["--index-url", configured_index(), "-d", str(folder), f"{package}=={version}"]
+    # Constraints and extra indexes of the machine must not decide which release is read.
+    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_CONSTRAINT": "", "PIP_NO_CACHE_DIR": "1"}
+    for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        environment.pop(variable, None)
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
     if done.returncode or not (folder / filename).is_file():
         last = done.stderr.strip().splitlines()[-1:] or ["pip found another file"]
@@ -236,7 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", help=f"a package ({', '.join(FACTS_OF)}) or a folder of wheels")
     parser.add_argument("versions", nargs="*", help="released versions; none: all that the index has, from --since on")
     parser.add_argument("--since", type=Version, default=Version("0"), metavar="VERSION")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "versions", help="where the facts go")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).resolve().parent / "versions", help="where the facts go"
+    )
     parser.add_argument("--cache", type=Path, help="keep downloaded wheels here")
     today = datetime.datetime.now(tz=datetime.timezone.utc).date()
     parser.add_argument("--date", type=datetime.date.fromisoformat, default=today, help="date of the rows")

@@ -16,13 +16,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from flexdoctor import snapshots
-from flexdoctor.facts import Facts, TargetFacts
+from flexdoctor.facts import Facts, MachineFacts, TargetFacts
 from flexdoctor.knowledge import load_table
 from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.readers.locks import Plan, Planned, Platform
@@ -31,6 +31,7 @@ from flexdoctor.readers.planned import read_requirements
 from flexdoctor.readers.wheels import open_wheelhouse
 from flexdoctor.serialise import from_json, to_json
 
+T = TypeVar("T", Facts, MachineFacts)
 #: Members above this size are laid out with their size and without content: readers judge them by size alone.
 _MAX_CONTENT = 4 * 1024 * 1024
 _SITE = "/opt/venv/lib/python3.11/site-packages"
@@ -104,7 +105,7 @@ def lay_out(wheel: Path, site: Path) -> None:
                 path.write_bytes(archive.read(info))
 
 
-def _moved(facts: Any, old: str, new: str) -> Any:
+def _moved(facts: T, old: str, new: str) -> T:
     """Return `facts` with every path below `old` below `new`: where the recorder worked is nobody's business."""
     text = json.dumps(to_json(facts)).replace(json.dumps(old)[1:-1], new)
     data = json.loads(text)
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flexdoctor.knowledge.record_examples")
     parser.add_argument("names", nargs="*", help="examples to record; none: all")
     parser.add_argument("--wheels", type=Path, help="a folder that holds the wheels of the recipes")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "examples")
+    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "examples")
     options = parser.parse_args(arguments)
     failed = False
     for recipe in recipes(options.names):

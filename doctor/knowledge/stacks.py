@@ -102,6 +102,24 @@ def fitting(python: str | None = None, architecture: str | None = None, cann: st
     return sorted(fits, key=_rank)
 
 
+def nearest(
+    gives: Capability,
+    *,
+    torch: str | None = None,
+    torch_npu: str | None = None,
+    python: str | None = None,
+    architecture: str | None = None,
+    cann: str | None = None,
+) -> Stack | None:
+    """Return the set that gives a capability and changes least: same torch-npu, else same torch, else the best.
+
+    `torch` and `torch_npu` are what is there now; None when no known set fits.
+    """
+    fits = [stack for stack in fitting(python, architecture, cann) if gives in stack.capabilities]
+    public = torch.partition("+")[0] if torch else None
+    return min(fits, key=lambda stack: (stack.torch_npu != torch_npu, stack.torch != public), default=None)
+
+
 def _rank(stack: Stack) -> tuple[int, bool, int, tuple[int, ...]]:
     newest_first = tuple(-int(part) for part in stack.torch.split("."))
     missing = len(CAPABILITIES) - len(stack.capabilities)

@@ -110,6 +110,8 @@ def judge_gate(definition: Definition, where: Place) -> Gate:
         and isinstance(target := node.targets[0], ast.Name)
         and (value := constant(node.value, {})) is not None
     }
+    if _hands_over(function):
+        return Gate("unrecognised", where)
     tests = [(node, _message(node)) for node in ast.walk(function) if isinstance(node, ast.If) and _refuses(node)]
     named = {text for node, _ in tests for text in string_constants(node.test) if _DEVICE.match(text)}
     named |= {item for value in sets.values() if isinstance(value, frozenset) for item in value}
@@ -124,6 +126,12 @@ def judge_gate(definition: Definition, where: Place) -> Gate:
         else:
             accepted.add(device)
     return Gate("function", where, tuple(sorted(accepted)), tuple(sorted(rejected)), message)
+
+
+def _hands_over(function: ast.FunctionDef) -> bool:
+    """Tell whether the check may happen elsewhere: in a call that stands alone, or in a raise outside of any test."""
+    calls = any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in ast.walk(function))
+    return calls or any(isinstance(node, ast.Raise | ast.Assert) for node in function.body)
 
 
 def _refuses(node: ast.If) -> bool:

@@ -50,6 +50,24 @@ _HEADLINE: dict[Capability, Text] = {
         "索引外部张量的编译版 flex_attention 在此环境无法运行",
     ),
 }
+_HEALTHY: dict[Capability, Text] = {
+    "eager": Text(
+        "eager flex_attention: nothing found that keeps it from running here",
+        "eager 模式的 flex_attention：未发现妨碍其运行的问题",
+    ),
+    "compiled_forward": Text(
+        "compiled flex_attention: nothing found that keeps it from running here",
+        "编译版 flex_attention：未发现妨碍其运行的问题",
+    ),
+    "compiled_backward": Text(
+        "compiled flex_attention: nothing found that keeps it from training here",
+        "编译版 flex_attention：未发现妨碍其训练的问题",
+    ),
+    "compiled_captured": Text(
+        "compiled flex_attention with captured tensors: nothing found that keeps it from running here",
+        "索引外部张量的编译版 flex_attention：未发现妨碍其运行的问题",
+    ),
+}
 _LABEL = {
     "proof": Text("proof", "证据"),
     "see": Text("you see", "现象"),
@@ -109,11 +127,7 @@ def _headline(report: Report, language: Language) -> str:
             .format(title=crashed.title.to(language), code=crashed.code)
             .to(language)
         )
-    return (
-        Text("nothing found that keeps {what} from running here", "未发现妨碍{what}运行的问题")
-        .format(what=_CAPABILITY[report.required].to(language))
-        .to(language)
-    )
+    return _HEALTHY[report.required].to(language)
 
 
 def _also(report: Report, language: Language) -> str | None:
