@@ -12,7 +12,7 @@ NAME = "companions"
 _TRITON, _BACKEND = "FD214", "FD244"
 OPENS = (_TRITON, _BACKEND)
 #: What a distribution that is brought in imports at load without asking for it in every release.
-_COMES_WITH = {"triton-ascend": ("pybind11",), "torch-npu": ("psutil",)}
+_COMES_WITH = {"triton-ascend": ("pybind11",), "torch-npu": ("psutil", "numpy")}
 #: Distributions whose module has another name.
 _DISTRIBUTIONS = {"attr": "attrs", "yaml": "pyyaml", "google": "protobuf"}
 
