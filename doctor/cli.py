@@ -212,6 +212,7 @@ def check(
         select=_codes(select, CHAIN, "--select", links=True),
         ignore=_codes(ignore, CHAIN, "--ignore", links=False),
     )
+    _mention_cut_off_fix(facts, lang)
     detail = "quiet" if quiet else "verbose" if verbose else "normal"
     _write(_render(report, facts, CHAIN, format_, output, lang, color, detail), output)
     raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
@@ -398,6 +399,22 @@ def _read(
         raise StopError(str(error), 2) from error
     except targets.TargetError as error:
         raise StopError(str(error), 3) from error
+
+
+def _mention_cut_off_fix(facts: Facts, lang: Lang | None) -> None:
+    """Say on stderr that a fix of this environment was cut off, because nothing else that is said may be believed."""
+    prefix = facts.interpreter.prefix
+    if prefix is None or not (Path(prefix).expanduser() / ".flexdoctor").is_dir():
+        return
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.treatment.course import refuse_interrupted  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+
+    try:
+        refuse_interrupted(Path(prefix).expanduser())
+    except TreatmentError as error:
+        language = choose_language(lang.value if lang else None, sys.stderr)
+        typer.echo(f"flexdoctor: {error.message.to(language)}", err=True)
 
 
 def _codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:

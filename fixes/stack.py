@@ -11,7 +11,22 @@ from flexdoctor.treatment.target import site_of
 
 NAME = "stack"
 #: Faults of versions: no repair of what is installed mends them.
-OPENS = ("FD112", "FD113", "FD201", "FD202", "FD203", "FD204", "FD231", "FD232", "FD241", "FD242", "FD243")
+OPENS = (
+    "FD112",
+    "FD113",
+    "FD144",
+    "FD145",
+    "FD146",
+    "FD201",
+    "FD202",
+    "FD203",
+    "FD204",
+    "FD231",
+    "FD232",
+    "FD241",
+    "FD242",
+    "FD243",
+)
 #: Faults of versions that a source patch of the gate mends too.
 _GATE = ("FD201", "FD202", "FD203")
 

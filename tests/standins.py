@@ -188,6 +188,9 @@ def uninstall(part=None):
 def strike():
     if fault == "kill":
         os.killpg(0, signal.SIGKILL)
+    if fault == "term":
+        os.kill(os.getppid(), signal.SIGTERM)
+        signal.pause()
     if fault == "fail":
         print("ERROR: the stand-in was told to fail")
         sys.exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -212,6 +213,7 @@ def _changed_since(entry: Entry, changed: list[str]) -> Text:
 
 def _prepare(work: _Work) -> None:
     """Fetch, work out what may be touched, keep it."""
+    work.steps = tuple(_pinned(work))
     for step in work.steps:
         if step.kind == "install":
             _fetch(work, step)
@@ -227,6 +229,27 @@ def _prepare(work: _Work) -> None:
     entry.save("steps.json", to_json(work.steps))
     os.sync()
     entry.note("ready", steps=len(work.steps))
+
+
+def _pinned(work: _Work) -> Iterator[Step]:
+    """Return the steps with a pin for what is only asked for, and with what that needs before it."""
+    for step in work.steps:
+        if not step.requirement:
+            yield step
+            continue
+        work.progress(Text(f"finding {step.requirement}", f"查找 {step.requirement}"))
+        installed, _ = find_distributions(work.target.sites)
+        held = [f"{item.name}=={item.version}" for item in installed if item.version and item.name != step.distribution]
+        for name, version in work.installer.resolve([step.requirement], held):
+            if name == step.distribution:
+                yield dataclasses.replace(step, version=version)
+            elif name not in work.plan.names:
+                yield _dependency(name, version, "")
+
+
+def _dependency(name: str, version: str, before: str) -> Step:
+    title = Text(f"install {name}=={version}", f"安装 {name}=={version}")
+    return Step("install", "dependencies", title, distribution=name, version=version, before=before)
 
 
 def _fetch(work: _Work, step: Step) -> None:
@@ -290,14 +313,7 @@ def _dependency_steps(work: _Work) -> list[Step]:
     for name, version in work.installer.resolve(wanted, [line for line in held if not _is_planned(line, work.plan)]):
         if name in _NEVER_FOLLOWED or name in work.plan.names:
             continue
-        step = Step(
-            "install",
-            "dependencies",
-            Text(f"install {name}=={version}", f"安装 {name}=={version}"),
-            distribution=name,
-            version=version,
-            before=versions.get(name, ""),
-        )
+        step = _dependency(name, version, versions.get(name, ""))
         _fetch(work, step)
         steps.append(step)
     return steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -50,6 +51,8 @@ class Step:
     distribution: str = ""
     version: str = ""
     before: str = ""
+    #: install: what is asked for where no pin is known; it is pinned before anything is changed.
+    requirement: str = ""
     #: install: the extra index that this one distribution needs.
     index: str = ""
     #: remove, patch: where; home folded.
@@ -162,19 +165,20 @@ def install_step(
     *,
     opens: tuple[str, ...] = (),
     index: str = "",
+    requirement: str = "",
     note: Text = NOTHING,
 ) -> Step:
-    """Return the step that installs one pinned distribution, and nothing with it."""
+    """Return the step that installs one distribution at its pin, or at the one that `requirement` resolves to."""
     before = situation.installed(name)
-    again = before == version
+    again = bool(before) and before == version
     verb = Text("reinstall", "重装") if again else Text("install", "安装")
-    shown = f"{name}=={version}"
+    shown = requirement or f"{name}=={version}"
     title = f"{verb.en} {shown}", f"{verb.zh} {shown}"
     if before and not again:
         title = f"{title[0]} (now {before})", f"{title[1]}（当前 {before}）"
     options = " --force-reinstall" if again else ""
     extra = f" --extra-index-url {index}" if index else ""
-    command = f"{situation.python} -m pip install --no-deps{options} {shown}{extra}"
+    command = f"{situation.python} -m pip install --no-deps{options} {shlex.quote(shown)}{extra}"
     return Step(
         kind="install",
         fix=fix,
@@ -184,6 +188,7 @@ def install_step(
         version=version,
         before=before,
         index=index,
+        requirement=requirement,
         command=Text(command, command),
         touches=_files_of(situation, name),
         note=note,

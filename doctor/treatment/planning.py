@@ -13,13 +13,15 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Availability, Capability, Finding, Report
 from flexdoctor.knowledge.stacks import Stack
 from flexdoctor.text import NOTHING, Text
-from flexdoctor.treatment.plan import Fix, Plan, Situation, Step
+from flexdoctor.treatment.plan import Fix, Plan, Situation, Step, TreatmentError
 
 Fitting = Callable[[str | None, str | None, str | None], Sequence[Stack]]
 #: torch first, because the others are built against it; triton-ascend last, because it must own the shared files.
 _ORDER = {"torch": 2, "torch-npu": 3, "triton-ascend": 5}
 #: The fault that a set with `early_import` keeps until the user's code, or a patch, opens the device check.
 GATE_LATE = "FD202"
+#: Faults after which nothing that is installed or patched can make compiled flex_attention run: the chip itself.
+DEAD_ENDS = ("FD136",)
 _CHAIN = ("torch", "torch-npu", "triton-ascend")
 
 
@@ -54,13 +56,35 @@ def make_plan(
     Args:
         select: codes or code prefixes to mend, warnings too; empty: every error.
         stack: the name of the set to end in; None: the one that changes least.
+
+    Raises:
+        TreatmentError: no set of that name fits.
     """
     wanted = _wanted(report, tuple(select))
     if not wanted:
         return Plan(expected=_as_found(report), untouched=len(facts.packages.distributions))
-    codes = frozenset(item.code for item in wanted if item.code)
+    if end := next((item for item in wanted if item.code in DEAD_ENDS), None):
+        return Plan(
+            manual=tuple(_manual(item) for item in wanted),
+            expected=_as_found(report),
+            hopeless=end.title
+            + Text(
+                "- no step of any kind changes that, so none is offered.",
+                "——任何步骤都无法改变这一点，因此不提供修复。",
+            ),
+            remaining=tuple(codes_of(wanted)),
+            untouched=len(facts.packages.distributions),
+        )
+    codes = frozenset(codes_of(wanted))
     fitting = [item for item in _fitting(facts, knowledge) if report.required in item.capabilities]
     target = _choose(facts, fitting, stack)
+    if stack and target is None:
+        raise TreatmentError(
+            Text(
+                "there is no set {name} that fits here; there are {names}", "此处没有适用的组合 {name}；可选：{names}"
+            ).format(name=stack, names=", ".join(item.name for item in fitting) or "-"),
+            2,
+        )
     situation = Situation(facts, report, codes, target, knowledge.companions, knowledge.cpu_index)
     steps = _merge(step for fix in fixes for step in fix.propose(situation))
     opened = {code for step in steps for code in step.opens}
@@ -85,6 +109,11 @@ def make_plan(
             1 for item in facts.packages.distributions if item.name not in {step.distribution for step in steps}
         ),
     )
+
+
+def codes_of(findings: Iterable[Finding]) -> list[str]:
+    """Return the codes of findings, in order."""
+    return [item.code for item in findings if item.code]
 
 
 def _wanted(report: Report, select: tuple[str, ...]) -> list[Finding]:

@@ -24,6 +24,7 @@ NO_TERMINAL = Text(
     "nothing was changed: there is no terminal to ask on; --yes applies the plan",
     "未做任何更改：没有可供询问的终端；加 --yes 以应用计划",
 )
+CUT_OFF = Text("the fix {id} was cut off; complete it now?", "修复 {id} 曾被中断；现在继续完成吗？")
 REFUSED = Text("nothing was changed", "未做任何更改")
 
 
@@ -50,8 +51,10 @@ class Session:
         """
         facts, report = self.examine()
         prefix = prefix_of(facts)
-        if prefix and not dry_run:
-            course.refuse_interrupted(prefix)
+        if prefix and not dry_run and (entry := journal.interrupted(prefix)):
+            if self.ask is None or self.as_json or not self.ask(CUT_OFF.format(id=entry.id).to(self.language)):
+                course.refuse_interrupted(prefix)
+            return self.resume()
         plan = make_plan(facts, report, self.fixes, self.knowledge, select=self.select, stack=self.stack)
         only_shown = dry_run or not plan.steps
         target = None if only_shown else survey(facts)

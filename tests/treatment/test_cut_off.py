@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import builders
 import pytest
 import standins
 from stacks_for_tests import KNOWLEDGE
@@ -206,6 +207,42 @@ def test_an_installer_that_fails_half_way_is_rolled_back(
         with pytest.raises(TreatmentError, match=r"stand-in was told to fail.*Everything was put back") as raised:
             patient.apply()
         assert raised.value.exit_code == 4
+    assert patient.differences() == []
+    assert journal.entries(patient.prefix) == []
+
+
+@pytest.mark.parametrize("scope", ["uninstall:triton", "install:triton-ascend"])
+def test_a_polite_signal_rolls_back(patient: Patient, monkeypatch: pytest.MonkeyPatch, scope: str) -> None:
+    monkeypatch.setenv("STANDIN_FAULT", f"term:{scope}")
+    with pytest.raises(TreatmentError, match=r"stopped by a signal\. Everything was put back"):
+        patient.apply()
+    assert patient.differences() == []
+    assert not (patient.prefix / ".flexdoctor").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes, where the tests may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("may not mount a file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(("size", "code"), [(8 << 20, 3), (2 << 20, 4)], ids=["while fetching", "while installing"])
+def test_a_disk_that_becomes_full(small_disk: Path, tmp_path: Path, house: Path, size: int, code: int) -> None:
+    own_house = tmp_path / "house"
+    shutil.copytree(house, own_house)
+    standins.triton_ascend(own_house, "3.2.2", {**builders.triton_ascend_files(), "triton/large.bin": "x" * size})
+    patient = Patient(small_disk / "env", own_house, *OVERWRITTEN[:4], "triton-3.7.1")
+    with pytest.raises(TreatmentError, match="No space left on device") as raised:
+        patient.apply()
+    assert raised.value.exit_code == code
     assert patient.differences() == []
     assert journal.entries(patient.prefix) == []
 

@@ -242,6 +242,16 @@ def test_a_set_is_moved_from_a_registry_and_the_vendors_index_for_one_package(
     assert standins.snapshot(old) == before
 
 
+def test_what_has_no_pin_is_pinned_before_anything_is_changed(overwritten: Path, house: Path) -> None:
+    facts, report = examine(overwritten)
+    step = Step("install", "companions", Text("", ""), distribution="dep-of-torch", requirement="dep-of-torch<1")
+    options = Options(wheelhouse(house))
+    outcome = course.apply(
+        Plan(steps=(step,)), survey(facts), report, lambda: examine(overwritten), options, lambda _: None
+    )
+    assert outcome.installed == (("dep-of-torch", "0.9"),)
+
+
 def test_a_broken_wheel_fails_half_way_and_all_is_put_back(overwritten: Path, house: Path, tmp_path: Path) -> None:
     before = standins.snapshot(overwritten)
     bad = tmp_path / "bad"

@@ -13,12 +13,13 @@ from stacks_for_tests import KNOWLEDGE, stack
 from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
 from flexdoctor.facts import CannInstallation, Facts, InterpreterFacts, MachineFacts
-from flexdoctor.findings import Capability
+from flexdoctor.findings import COMPILED, Capability, Finding
 from flexdoctor.fixes import FIXES
 from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.serialise import from_json, to_json
+from flexdoctor.text import Text
 from flexdoctor.treatment import patches
-from flexdoctor.treatment.plan import Plan
+from flexdoctor.treatment.plan import Plan, TreatmentError
 from flexdoctor.treatment.planning import Knowledge, make_plan
 
 
@@ -271,3 +272,60 @@ def test_every_patch_row_opens_what_it_says(row: patches.PatchRow) -> None:
     content = ("\n" * (row.line - 1) + line).encode()
     changed = patches.changed(content, row.line, row.find, row.replace).decode()
     assert ("npu" in changed) == (row.name == "gate")
+
+
+def finding(code: str, link: str, remedy: str = "") -> Finding:
+    return Finding(
+        link=link,
+        status="fail",
+        code=code,
+        severity="error",
+        title=Text(code, code),
+        remedy=Text(remedy, remedy),
+        affects=COMPILED,
+    )
+
+
+def planned_with(site: Path, *extra: Finding) -> Plan:
+    facts = facts_of(site, cann="9.1.0")
+    report = diagnose(facts, CHAIN)
+    return make_plan(facts, dataclasses.replace(report, findings=(*extra, *report.findings)), FIXES, KNOWLEDGE)
+
+
+def test_a_chip_that_is_no_target_ends_every_plan(site: Path) -> None:
+    install_eight(site, OLD_NPU)
+    plan = planned_with(site, finding("FD136", "devices"))
+    assert plan.steps == ()
+    assert plan.hopeless.en.startswith("FD136")
+    assert "FD241" in [code for step in plan.manual for code in step.opens]
+
+
+def test_what_cann_needs_of_python_is_installed_at_its_pin_or_pinned_later(site: Path) -> None:
+    builders.install_healthy(site)
+    command = "/env/bin/python -m pip install psutil requests"
+    plan = planned_with(site, finding("FD147", "cann", command))
+    assert said(plan) == ["install psutil==6.0.0", "install requests"]
+    assert [step.requirement for step in plan.steps] == ["", "requests"]
+    assert plan.opens == ("FD147",)
+
+
+def test_a_numpy_that_is_too_new_goes_below_the_bound(site: Path) -> None:
+    builders.install_healthy(site)
+    builders.install(site, "numpy", "2.1.0", {"numpy/__init__.py": ""})
+    plan = planned_with(site, finding("FD148", "cann", '/env/bin/python -m pip install "numpy<2"'))
+    assert said(plan) == ["install numpy<2 (now 2.1.0)"]
+    assert plan.steps[0].command.en.endswith("'numpy<2'")
+
+
+def test_a_remedy_that_is_no_command_is_left_to_a_person(site: Path) -> None:
+    builders.install_healthy(site)
+    plan = planned_with(site, finding("FD147", "cann", "ask your administrator"))
+    assert plan.steps == ()
+    assert [step.command.en for step in plan.manual] == ["ask your administrator"]
+
+
+def test_a_set_that_is_not_there_is_an_error_that_names_those_that_are(site: Path) -> None:
+    install_eight(site, OLD_NPU)
+    with pytest.raises(TreatmentError, match="there are new, late, old") as raised:
+        plan_of(facts_of(site), name="nonsense")
+    assert raised.value.exit_code == 2
