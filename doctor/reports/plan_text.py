@@ -108,7 +108,7 @@ def _afterwards(plan: Plan, language: Language) -> Iterator[Line]:
     yield Line(_capabilities(plan.expected, language) + (there if plan.elsewhere else ""), _LABEL["after"].to(language))
     if plan.stack:
         note = f": {plan.stack_note}" if plan.stack_note else ""
-        yield Line(f"{plan.stack}{note}", _LABEL["stack"].to(language))
+        yield Line(f"{plan.stack} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language))
     if plan.alternatives:
         hint = Text(" (take one with --stack NAME)", "（用 --stack NAME 选择）").to(language)
         yield Line(", ".join(plan.alternatives) + hint, _LABEL["others"].to(language))

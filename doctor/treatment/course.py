@@ -227,7 +227,6 @@ def _prepare(work: _Work) -> None:
     entry.save("ground.json", ground.to_json())
     entry.save("before.json", keeping.dump(before))
     entry.save("steps.json", to_json(work.steps))
-    os.sync()
     entry.note("ready", steps=len(work.steps))
 
 

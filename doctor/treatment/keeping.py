@@ -160,6 +160,8 @@ def _link_or_copy(source: Path, target: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         shutil.copy2(source, target, follow_symlinks=False)
+        with target.open("rb") as copy:
+            os.fsync(copy.fileno())
 
 
 def put_back(

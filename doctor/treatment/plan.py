@@ -79,6 +79,7 @@ class Plan:
     #: The set of knowledge/stacks.toml that the steps lead to, and the names of the others that would fit.
     stack: str | None = None
     stack_note: str = ""
+    stack_cann: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     expected: dict[Capability, Availability] = field(default_factory=dict)
     #: Whether `expected` is about another machine, because this one has no CANN or no device.

@@ -99,6 +99,7 @@ def make_plan(
         manual=tuple(manual),
         stack=reached.name if reached else None,
         stack_note=reached.note if reached else "",
+        stack_cann=reached.cann if reached else (),
         alternatives=tuple(item.name for item in fitting if item is not reached) if reached else (),
         expected=_expected(report, reached, steps, left, manual),
         elsewhere=any(item.machine_only for item in report.findings),

@@ -73,6 +73,10 @@ class Patient:
         plan = make_plan(facts, report, FIXES, KNOWLEDGE, stack=stack)
         return course.apply(plan, survey(facts), report, self.examine, self.options, lambda _: None)
 
+    def apply_in_its_own_session(self) -> None:
+        os.setsid()
+        self.apply()
+
     def resume(self) -> course.Outcome:
         entry = journal.interrupted(self.prefix)
         assert entry is not None
@@ -130,6 +134,11 @@ def _in_child(act: Callable[[], object], *, kill_at: int | None) -> int:
     return int(said)
 
 
+def _some(total: int, count: int) -> range:
+    """Evenly spread numbers below `total`; all of them where FLEXDOCTOR_TEST_EXHAUSTIVE asks for it."""
+    return range(total) if os.environ.get("FLEXDOCTOR_TEST_EXHAUSTIVE") else range(0, total, max(1, total // count))
+
+
 def test_control_treats_and_undoes(patient: Patient) -> None:
     assert patient.errors() == ["FD213"]
     outcome = patient.apply()
@@ -144,7 +153,7 @@ def test_killed_before_any_change_of_the_fix(tmp_path: Path, house: Path) -> Non
     total = _in_child(Patient(tmp_path / "count", house).apply, kill_at=None)
     assert total > 60
     reached = {"nothing begun": 0, "preparing": 0, "interrupted": 0, "done": 0}
-    for number in range(0, total, max(1, total // 30)):
+    for number in _some(total, 20):
         patient = Patient(tmp_path / f"env{number}", house)
         assert _in_child(patient.apply, kill_at=number) == -1
         entries = journal.entries(patient.prefix)
@@ -164,12 +173,34 @@ def test_killed_before_any_change_of_the_undo(tmp_path: Path, house: Path) -> No
     counted = Patient(tmp_path / "count", house)
     counted.apply()
     total = _in_child(counted.undo, kill_at=None)
-    for number in range(0, total, max(1, total // 10)):
+    for number in _some(total, 7):
         patient = Patient(tmp_path / f"env{number}", house)
         patient.apply()
         assert _in_child(patient.undo, kill_at=number) == -1
         if journal.entries(patient.prefix):
             patient.undo()
+        assert patient.differences() == [], f"killed before change {number} of {total}"
+
+
+def test_killed_before_any_change_of_the_completion(
+    tmp_path: Path, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(patient: Patient) -> None:
+        monkeypatch.setenv("STANDIN_FAULT", "kill:install:triton-ascend")
+        assert _in_child(patient.apply_in_its_own_session, kill_at=None) == -1
+        monkeypatch.delenv("STANDIN_FAULT")
+
+    counted = Patient(tmp_path / "count", house)
+    cut_off(counted)
+    total = _in_child(counted.resume, kill_at=None)
+    assert counted.errors() == []
+    for number in _some(total, 5):
+        patient = Patient(tmp_path / f"env{number}", house)
+        cut_off(patient)
+        assert _in_child(patient.resume, kill_at=number) == -1
+        if number % 2 and journal.interrupted(patient.prefix):
+            assert not patient.resume().rolled_back
+        patient.undo()
         assert patient.differences() == [], f"killed before change {number} of {total}"
 
 
@@ -179,11 +210,7 @@ def test_killed_together_with_the_installer_at_work(
 ) -> None:
     monkeypatch.setenv("STANDIN_FAULT", f"kill:{scope}")
 
-    def act() -> None:
-        os.setsid()
-        patient.apply()
-
-    assert _in_child(act, kill_at=None) == -1
+    assert _in_child(patient.apply_in_its_own_session, kill_at=None) == -1
     monkeypatch.delenv("STANDIN_FAULT")
     with pytest.raises(TreatmentError, match="was cut off"):
         patient.apply()
