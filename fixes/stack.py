@@ -12,6 +12,7 @@ from flexdoctor.treatment.target import site_of
 NAME = "stack"
 #: Faults of versions: no repair of what is installed mends them.
 OPENS = (
+    "FD111",
     "FD112",
     "FD113",
     "FD144",
@@ -34,6 +35,8 @@ _GATE = ("FD201", "FD202", "FD203")
 def needed(situation: Situation) -> tuple[str, ...]:
     """Return the codes for which the set of packages must change."""
     codes = situation.has(*OPENS)
+    if not situation.chosen and not any(situation.installed(name) for name in ("torch", "torch-npu")):
+        return ()  # more likely the wrong environment than one to fill
     if all(code in _GATE for code in codes) and gate_patch_suffices(situation):
         return ()
     return codes

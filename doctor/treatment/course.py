@@ -8,10 +8,12 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from packaging.markers import InvalidMarker, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
@@ -22,7 +24,7 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Report
 from flexdoctor.readers.packages import InstalledDistribution, find_distributions
 from flexdoctor.serialise import from_json, to_json
-from flexdoctor.text import Text
+from flexdoctor.text import NOTHING, Text
 from flexdoctor.treatment import journal, keeping
 from flexdoctor.treatment.installers import Fetched, IndexOptions, Installer, InstallerError, InstallerName, choose
 from flexdoctor.treatment.journal import Entry, Lock
@@ -100,12 +102,13 @@ def apply(
         journal.sweep(target.prefix)
         with _no_write_is_ours(target.prefix):
             entry = journal.begin(target.prefix, plan, {"executable": str(target.executable)})
-        work = _Work(plan, target, entry, _chosen(options, target, entry, lock), options, progress, plan.steps)
         try:
+            work = _Work(plan, target, entry, _chosen(options, target, entry, lock), options, progress, plan.steps)
             _prepare(work)
         except BaseException as error:  # noqa: BLE001 - whatever ends it, nothing may stay behind
+            said = _save_log(entry, error)
             entry.discard()
-            _raise_plainly(error, changed=False)
+            _raise_plainly(error, said, changed=False)
         return _carry_out(work, before, examine)
 
 
@@ -435,8 +438,6 @@ def _saved_steps(entry: Entry) -> tuple[Step, ...]:
 def _carry_out(work: _Work, before: Report, examine: Examine) -> Outcome:
     entry = work.entry
     problems: list[Text] = []
-    facts: Facts | None = None
-    after = before
     try:
         foreign = _versions(work)
         for number, step in enumerate(work.steps):
@@ -449,15 +450,13 @@ def _carry_out(work: _Work, before: Report, examine: Examine) -> Outcome:
         problems = [*verify(work.plan, work.steps, before, after, facts), *_moved(foreign, _versions(work))]
         if not problems:
             _finish(work)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever ends it, everything is put back
+        said = _save_log(entry, error)
         _roll_back(work)
-        if isinstance(error, TreatmentError) and error.exit_code != 4:
-            raise TreatmentError(error.message + Text("Everything was put back.", "已全部还原。"), 4) from error
-        _raise_plainly(error, changed=True)
+        _raise_plainly(error, said, changed=True)
     if problems:
         _roll_back(work)
         facts, _ = examine()
-    assert facts is not None  # noqa: S101 - examined above on every way here
     pins = tuple((step.distribution, step.version) for step in work.steps if step.kind == "install")
     return Outcome(entry.id, before, after, facts, pins, work.plan.opens, tuple(problems))
 
@@ -585,21 +584,36 @@ def _roll_back(work: _Work) -> None:
     work.entry.discard()
 
 
-def _raise_plainly(error: BaseException, *, changed: bool) -> None:
-    """Raise `error` as what a person can read."""
+def _save_log(entry: Entry, error: BaseException) -> Text:
+    """Leave the output of a failed installer outside of the entry, which goes, and say where."""
+    if not isinstance(error, InstallerError):
+        return NOTHING
+    try:
+        with tempfile.NamedTemporaryFile("wb", prefix="flexdoctor-", suffix=".log", delete=False) as copy:
+            copy.write(entry.installer_log.read_bytes())
+    except OSError:
+        return NOTHING
+    return Text("Its output: {path}", "其输出：{path}").format(path=copy.name)
+
+
+def _raise_plainly(error: BaseException, said: Text, *, changed: bool) -> NoReturn:
+    """Raise `error` as what a person can read, with what has become of the environment."""
     state = (
         Text("Everything was put back.", "已全部还原。") if changed else Text("Nothing was changed.", "未做任何更改。")
     )
+    code = 4 if changed else 3
     if isinstance(error, _StoppedError):
-        raise TreatmentError(Text("stopped by a signal.", "被信号终止。") + state, 4 if changed else 3) from error
-    if isinstance(error, InstallerError):
-        raise TreatmentError(error.message + state, error.exit_code) from error
+        raise TreatmentError(Text("stopped by a signal.", "被信号终止。") + state, code) from error
     if isinstance(error, KeyboardInterrupt):
         raise TreatmentError(Text("interrupted.", "已中断。") + state, 130) from error
+    if isinstance(error, TreatmentError):
+        # Before anything is changed, an error that is not the installer's says so itself where it matters.
+        told = changed or isinstance(error, InstallerError)
+        raise TreatmentError(error.message + state + said, code) if told else error
     if isinstance(error, OSError):
-        said = error.strerror or str(error)
+        why = error.strerror or str(error)
         where = f" ({error.filename})" if error.filename else ""
-        raise TreatmentError(Text(f"{said}{where}.", f"{said}{where}。") + state, 4 if changed else 3) from error
+        raise TreatmentError(Text(f"{why}{where}.", f"{why}{where}。") + state, code) from error
     raise error
 
 

@@ -125,6 +125,8 @@ class Situation:
     companions: dict[str, str]
     #: The index of torch's CPU builds.
     cpu_index: str = ""
+    #: Whether the user named the target.
+    chosen: bool = False
 
     def index_of(self, name: str) -> str:
         """Return the extra index that a distribution of the target needs."""

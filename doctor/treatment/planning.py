@@ -85,7 +85,7 @@ def make_plan(
             ).format(name=stack, names=", ".join(item.name for item in fitting) or "-"),
             2,
         )
-    situation = Situation(facts, report, codes, target, knowledge.companions, knowledge.cpu_index)
+    situation = Situation(facts, report, codes, target, knowledge.companions, knowledge.cpu_index, chosen=bool(stack))
     steps = _merge(step for fix in fixes for step in fix.propose(situation))
     opened = {code for step in steps for code in step.opens}
     left = [item for item in wanted if item.code not in opened]
