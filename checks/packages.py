@@ -180,7 +180,8 @@ def _no_wheel(facts: Facts) -> Iterator[Finding]:
         return
     python, architecture = facts.interpreter.version, facts.interpreter.architecture
     for dist in facts.packages.distributions:
-        if not dist.tags or fits_platform(dist.tags, python, architecture):
+        # Upstream triton is nothing that an NPU needs; the link of triton says what it does here.
+        if not dist.tags or dist.name == "triton" or fits_platform(dist.tags, python, architecture):
             continue
         pythons = sorted({tag.partition("-")[0] for tag in dist.tags}, key=lambda name: (len(name), name))
         yield found(
@@ -292,6 +293,21 @@ def _half_installed(facts: Facts) -> Iterator[Finding]:
             continue
         gone = modules[dist.name] is None
         if not gone and not dist.missing_count:
+            continue
+        if gone and dist.is_editable:
+            yield unknown(
+                LINK,
+                HALF_INSTALLED,
+                Text(
+                    "{name} is an editable install whose sources were not found",
+                    "{name} 是可编辑安装，未能找到其源码",
+                ).format(name=dist.name),
+                evidence=[metadata(dist, "direct_url.json says editable")],
+                remedy=Text(
+                    "examine its source tree: flexdoctor check --site-packages DIR",
+                    "请检查其源码目录：flexdoctor check --site-packages DIR",
+                ),
+            )
             continue
         evidence = [metadata(dist, f"RECORD lists {name}, which is not there") for name in dist.missing_files]
         yield found(

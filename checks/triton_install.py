@@ -260,14 +260,13 @@ def _overwritten(facts: Facts, ascend: TritonClaim) -> Finding:
                 Evidence("metadata", f"{claim.name} {claim.version} was installed after {ascend.name} {ascend.version}")
             )
     evidence += [Evidence("metadata", wish) for wish in facts.packages.triton_wanted_by]
-    lacks_driver = facts.triton.ascend_backend is None or not facts.triton.breaks
     return found(
         LINK,
         OVERWRITTEN,
         count=ascend.overwritten,
         shared=ascend.shared,
         evidence=evidence,
-        predicted_errors=[_NO_DRIVER] if lacks_driver else [item.error for item in facts.triton.breaks],
+        predicted_errors=[_NO_DRIVER],
         detail=Text(
             "Both own the folder triton/, and the one installed last wins; pip check does not see it.",
             "两者都拥有 triton/ 目录，后装者胜出；pip check 发现不了。",

@@ -78,6 +78,8 @@ class Distribution:
     recorded_files: int = 0
     missing_files: tuple[str, ...] = ()
     missing_count: int = 0
+    #: Installed from a source tree in place: its modules may be found by an import hook, which is not run here.
+    is_editable: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -261,3 +262,13 @@ def install_healthy(site: Path) -> None:
     install_torch_npu(site)
     install_triton_ascend(site)
     install(site, "pybind11", "3.0.1", {"pybind11/__init__.py": ""})
+
+
+def pack(site: Path, house: Path, tag: str = "cp311-cp311-manylinux_2_28_aarch64") -> None:
+    """Zip what lies in `site` into one wheel for each distribution, as its RECORD says."""
+    house.mkdir(exist_ok=True)
+    for info in site.glob("*.dist-info"):
+        names = [line.split(",")[0] for line in (info / "RECORD").read_text().splitlines()]
+        with zipfile.ZipFile(house / f"{info.name.removesuffix('.dist-info')}-{tag}.whl", "w") as archive:
+            for name in names:
+                archive.write(site / name, name)

@@ -279,6 +279,18 @@ def test_snapshot_replays_byte_for_byte(broken: Path, tmp_path: Path) -> None:
         assert replayed.returncode == direct.returncode
 
 
+def test_a_fact_that_an_older_snapshot_lacks_is_unknown(healthy: Path, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    run("snapshot", "--site-packages", str(healthy), "-o", str(path))
+    data = json.loads(path.read_text())
+    del data["facts"]["torch"]["gate"]
+    path.write_text(json.dumps(data))
+    report = document(run("check", "--snapshot", str(path), "--format", "json"))
+    (finding,) = [item for item in report["findings"] if item["link"] == "device_validation"]
+    assert (finding["status"], finding["code"]) == ("unknown", "FD205")
+    assert report["verdict"] == "unknown"
+
+
 def test_snapshot_holds_nothing_secret(healthy: Path) -> None:
     done = run(
         "snapshot",

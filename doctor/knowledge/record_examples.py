@@ -72,7 +72,7 @@ def _with_machine(facts: Facts, recipe: Mapping[str, Any]) -> Facts:
 def _record_wheels(recipe: Mapping[str, Any], folder: Path | None) -> Facts:
     if folder is None:
         raise FileNotFoundError(f"{recipe['name']} needs --wheels")
-    found, _, _ = open_wheelhouse(folder)
+    found, _ = open_wheelhouse(folder)
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch, "lib", "python3.11", "site-packages")
         for line in recipe["wheels"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +100,15 @@ class InstalledDistribution:
             return int((self.folder / "RECORD").stat().st_mtime)
         except OSError:
             return None
+
+    @property
+    def is_editable(self) -> bool:
+        """Whether direct_url.json says that this is an editable install (PEP 610)."""
+        try:
+            data = json.loads(self._read("direct_url.json") or "{}")
+            return bool(data.get("dir_info", {}).get("editable"))
+        except (ValueError, AttributeError):
+            return False
 
     @property
     def record(self) -> str:
@@ -240,6 +250,7 @@ def describe(item: InstalledDistribution) -> Distribution:
         recorded_files=len(files),
         missing_files=tuple(missing[:_SAMPLE]),
         missing_count=len(missing),
+        is_editable=item.is_editable,
     )
 
 

@@ -72,7 +72,7 @@ def read_wheelhouse(folder: Path, platform: Platform) -> Facts:
     Raises:
         OSError: the folder cannot be listed.
     """
-    wheels, notes, unread = open_wheelhouse(folder)
+    wheels, notes = open_wheelhouse(folder)
     chosen, passed_over = choose_wheels(wheels, platform.python, platform.architecture)
     by_name = {wheel.name: wheel for wheel in chosen}
     described = tuple(describe(wheel) for wheel in chosen)
@@ -86,7 +86,7 @@ def read_wheelhouse(folder: Path, platform: Platform) -> Facts:
             triton_wanted_by=tuple(_wanting_triton(described, platform))
             or tuple(wanting_triton([wheel for wheel in chosen if wheel.name not in CHAIN])),
             notes=(*notes, *passed_over),
-            unread=(*unread, *(note for wheel in chosen for note in wheel.tree.unread)),
+            unread=tuple(note for wheel in chosen for note in wheel.tree.unread),
         ),
         torch=read_torch(by_name["torch"].tree, by_name["torch"].version) if "torch" in by_name else None,
         torch_npu=_settle_npu(read_torch_npu(by_name["torch-npu"].tree, by_name["torch-npu"].version), modules)

@@ -39,12 +39,8 @@ class WheelTree:
     @cached_property
     def names(self) -> dict[str, zipfile.ZipInfo]:
         """Every file of the wheel whose name stays inside it."""
-        members = self._archive.infolist() if self._archive else []
-        return {
-            info.filename: info
-            for info in members
-            if not info.is_dir() and not info.filename.startswith("/") and ".." not in info.filename.split("/")
-        }
+        members = self._archive.NameToInfo if self._archive else {}
+        return {name: info for name, info in members.items() if name[-1:] != "/" and not _leaves(name)}
 
     @cached_property
     def _children(self) -> dict[str, tuple[set[str], set[str]]]:
@@ -101,6 +97,11 @@ class WheelTree:
         self._unread.setdefault(name, Unread(path, reason))
 
 
+def _leaves(name: str) -> bool:
+    """Tell whether a member's name leads out of the archive."""
+    return name[:1] == "/" or (".." in name and ".." in name.split("/"))
+
+
 class WheelDistribution(InstalledDistribution):
     """A wheel as a distribution: RECORD is what it will install, and what it lists is there."""
 
@@ -136,10 +137,10 @@ class WheelDistribution(InstalledDistribution):
         return self.tree.read(f"{self._info_folder}/{name}") if self._info_folder else None
 
 
-def open_wheelhouse(folder: Path) -> tuple[list[WheelDistribution], list[str], list[Unread]]:
-    """List the wheels of a folder.
+def open_wheelhouse(folder: Path) -> tuple[list[WheelDistribution], list[str]]:
+    """List the wheels of a folder by their names, without opening them.
 
-    Returns the wheels, notes on files that are not usable ("name: reason"), and what could not be read.
+    Returns the wheels, and notes on files that are not usable ("name: reason").
 
     Raises:
         OSError: the folder cannot be listed.
@@ -157,8 +158,7 @@ def open_wheelhouse(folder: Path) -> tuple[list[WheelDistribution], list[str], l
             notes.append(f"{path.name}: not the name of a wheel")
             continue
         wheels.append(WheelDistribution(name, version, tags, WheelTree(path)))
-    unread = [note for wheel in wheels if not wheel.tree.names for note in wheel.tree.unread]
-    return wheels, notes, unread
+    return wheels, notes
 
 
 def choose_wheels(

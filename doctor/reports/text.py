@@ -79,7 +79,7 @@ _LABEL = {
 
 
 #: How many lines of proof a finding shows unless asked for all.
-_PROOF = 4
+_PROOF = 3
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ FAULTS = [
     (packages.CHECK, replace(HEALTHY, torch=replace(samples.TORCH, cuda="13.0")), "warn FD114 pass None"),
     (packages.CHECK, with_packages(dist("torch", "2.13.0", missing_count=3, missing_files=("a",))), "fail FD115"),
     (packages.CHECK, replace(with_packages(), torch=None), "fail FD115"),
+    (packages.CHECK, replace(with_packages(dist("torch", "2.13.0", is_editable=True)), torch=None), "unknown FD115"),
     (
         packages.CHECK,
         replace(

@@ -99,6 +99,22 @@ def test_half_installed_names_a_sample_of_what_is_missing(site: Path) -> None:
     assert (torch.missing_count, torch.missing_files) == (1, ("torch/version.py",))
 
 
+@pytest.mark.parametrize(
+    ("text", "editable"),
+    [
+        ('{"url": "file:///src", "dir_info": {"editable": true}}', True),
+        ('{"url": "file:///src", "dir_info": {}}', False),
+        ("[1]", False),
+        ("{", False),
+    ],
+)
+def test_editable_installs(site: Path, text: str, editable: bool) -> None:
+    (builders.install(site, "torch-npu", "2.13.0") / "direct_url.json").write_text(text)
+    npu = read(site).packages.find("torch-npu")
+    assert npu is not None
+    assert npu.is_editable is editable
+
+
 def test_two_sets_of_metadata(site: Path) -> None:
     builders.install_healthy(site)
     builders.install(site, "torch", "2.12.0")

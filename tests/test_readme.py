@@ -1,0 +1,32 @@
+"""The README shows what the program prints, and its commands are the ones that work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from test_cli import on_terminal
+
+from flexdoctor.checks import CHAIN
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", re.findall(r"<!-- example: flexdoctor (.*?) -->", README))
+def test_examples_are_printed_by_the_program(command: str) -> None:
+    (shown,) = re.findall(rf"<!-- example: flexdoctor {re.escape(command)} -->\n```text\n(.*?)```", README, re.DOTALL)
+    assert shown == on_terminal(command.split(), 100, NO_COLOR="1")
+
+
+def test_every_link_has_its_line() -> None:
+    for check in CHAIN:
+        assert f"| {check.link} |" in README
+
+
+def test_commands_in_the_usage_exist() -> None:
+    options = on_terminal(["check", "--help"], 100) + on_terminal(["list", "--help"], 100)
+    usage = README[README.index("## Use") : README.index("## How it knows")]
+    for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", usage)) - {"--lang"}:
+        assert option in options
