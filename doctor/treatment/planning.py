@@ -22,6 +22,11 @@ _ORDER = {"torch": 2, "torch-npu": 3, "triton-ascend": 5}
 GATE_LATE = "FD202"
 #: Faults after which nothing that is installed or patched can make compiled flex_attention run: the chip itself.
 DEAD_ENDS = ("FD136",)
+UNCHANGEABLE = Text("- and no step changes that.", "——任何步骤都无法改变这一点。")
+OWN_BUILD = Text(
+    "{names}: installed from a source folder of yours (editable), which no tool should replace",
+    "{names}：由您的源码目录以可编辑方式安装，不应由工具替换",
+)
 _CHAIN = ("torch", "torch-npu", "triton-ascend")
 
 
@@ -64,17 +69,7 @@ def make_plan(
     if not wanted:
         return Plan(expected=_as_found(report), untouched=len(facts.packages.distributions))
     if end := next((item for item in wanted if item.code in DEAD_ENDS), None):
-        return Plan(
-            manual=tuple(_manual(item) for item in wanted),
-            expected=_as_found(report),
-            hopeless=end.title
-            + Text(
-                "- no step of any kind changes that, so none is offered.",
-                "——任何步骤都无法改变这一点，因此不提供修复。",
-            ),
-            remaining=tuple(codes_of(wanted)),
-            untouched=len(facts.packages.distributions),
-        )
+        return _dead_end(facts, report, wanted, end.title + UNCHANGEABLE)
     codes = frozenset(codes_of(wanted))
     fitting = [item for item in _fitting(facts, knowledge) if report.required in item.capabilities]
     target = _choose(facts, fitting, stack)
@@ -87,6 +82,8 @@ def make_plan(
         )
     situation = Situation(facts, report, codes, target, knowledge.companions, knowledge.cpu_index, chosen=bool(stack))
     steps = _merge(step for fix in fixes for step in fix.propose(situation))
+    if own := [step.distribution for step in steps if _is_editable(facts, step.distribution)]:
+        return _dead_end(facts, report, wanted, OWN_BUILD.format(names=", ".join(own)))
     opened = {code for step in steps for code in step.opens}
     left = [item for item in wanted if item.code not in opened]
     reached = target if target and steps and _reaches(facts, steps, target) else None
@@ -110,6 +107,21 @@ def make_plan(
             1 for item in facts.packages.distributions if item.name not in {step.distribution for step in steps}
         ),
     )
+
+
+def _dead_end(facts: Facts, report: Report, wanted: Sequence[Finding], why: Text) -> Plan:
+    return Plan(
+        manual=tuple(_manual(item) for item in wanted),
+        expected=_as_found(report),
+        hopeless=why,
+        remaining=tuple(codes_of(wanted)),
+        untouched=len(facts.packages.distributions),
+    )
+
+
+def _is_editable(facts: Facts, name: str) -> bool:
+    dist = facts.packages.find(name) if name else None
+    return dist is not None and dist.is_editable
 
 
 def codes_of(findings: Iterable[Finding]) -> list[str]:

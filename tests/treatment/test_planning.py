@@ -329,3 +329,14 @@ def test_a_set_that_is_not_there_is_an_error_that_names_those_that_are(site: Pat
     with pytest.raises(TreatmentError, match="there are new, late, old") as raised:
         plan_of(facts_of(site), name="nonsense")
     assert raised.value.exit_code == 2
+
+
+def test_an_own_build_is_not_replaced(site: Path) -> None:
+    install_eight(site, OLD_NPU)
+    facts = facts_of(site)
+    dists = tuple(
+        dataclasses.replace(item, is_editable=item.name == "torch-npu") for item in facts.packages.distributions
+    )
+    plan = plan_of(dataclasses.replace(facts, packages=dataclasses.replace(facts.packages, distributions=dists)))
+    assert plan.steps == ()
+    assert plan.hopeless.en.startswith("torch-npu: installed from a source folder")
