@@ -35,6 +35,8 @@ from flexdoctor.treatment.target import Target, refusal
 
 #: Distributions whose requirements a plan answers itself, or must not follow: upstream triton displaces triton-ascend.
 _NEVER_FOLLOWED = ("triton", "triton-ascend", "torch", "torch-npu")
+#: What triton-ascend lists beside its needs: the tools of its own tests, which a wheelhouse need not hold.
+_TEST_TOOLS = ("pytest", "pytest-xdist")
 
 Examine = Callable[[], tuple[Facts, Report]]
 Progress = Callable[[Text], None]
@@ -61,7 +63,6 @@ class Outcome:
     installed: tuple[tuple[str, str], ...] = ()
     opened: tuple[str, ...] = ()
     problems: tuple[Text, ...] = ()
-    warnings: tuple[Text, ...] = ()
 
     @property
     def rolled_back(self) -> bool:
@@ -255,8 +256,7 @@ def _dependency(name: str, version: str, before: str) -> Step:
 
 
 def _fetch(work: _Work, step: Step) -> None:
-    size = Text(f"fetching {step.distribution} {step.version}", f"获取 {step.distribution} {step.version}")
-    work.progress(size)
+    work.progress(Text(f"fetching {step.distribution} {step.version}", f"获取 {step.distribution} {step.version}"))
     got = work.installer.fetch(step.distribution, step.version, step.index)
     if got.name != step.distribution or not same_version(got.version, step.version):
         raise TreatmentError(
@@ -330,7 +330,7 @@ def _asked_for(got: Fetched, work: _Work) -> Iterator[Requirement]:
         try:
             requirement = Requirement(line)
             name = canonicalize_name(requirement.name)
-            if name in _NEVER_FOLLOWED or name in work.fetched:
+            if name in (*_NEVER_FOLLOWED, *_TEST_TOOLS) or name in work.fetched:
                 continue
             if requirement.marker is None or requirement.marker.evaluate({**work.target.markers, "extra": ""}):
                 yield requirement
