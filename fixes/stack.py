@@ -74,9 +74,19 @@ def _note(situation: Situation, name: str, index: str) -> Text:
             "without dependencies: on x86_64 its metadata may ask for a +cpu build of torch that no default index has",
             "不带依赖安装：x86_64 上其元数据可能要求 +cpu 构建的 torch，而默认软件源没有",
         )
-    if index:
-        return Text("from {index}, for this package only", "来自 {index}，仅用于此包").format(index=index)
-    return NOTHING
+    return index_note(name, index)
+
+
+def index_note(name: str, index: str) -> Text:
+    """Say why one distribution comes from an index of its own."""
+    if not index:
+        return NOTHING
+    if name == "triton-ascend":
+        return Text(
+            "from {index}, for this package only: no triton-ascend of the default index gives compiled flex_attention",
+            "来自 {index}，仅用于此包：默认软件源中没有能编译 flex_attention 的 triton-ascend",
+        ).format(index=index)
+    return Text("from {index}, for this package only", "来自 {index}，仅用于此包").format(index=index)
 
 
 FIX = Fix(

@@ -24,7 +24,8 @@ def propose(situation: Situation) -> Iterator[Step]:
         yield uninstall_step(situation, NAME, name, opens=codes)
     if LEFTOVER in codes and situation.facts.triton.path:
         yield _remove(situation.facts.triton.path, codes)
-    yield install_step(situation, NAME, "triton-ascend", version, opens=codes, index=index)
+    note = stack.index_note("triton-ascend", index)
+    yield install_step(situation, NAME, "triton-ascend", version, opens=codes, index=index, note=note)
 
 
 def _version(situation: Situation) -> tuple[str, str]:

@@ -222,6 +222,7 @@ def test_the_vendors_index_is_passed_for_one_package_only(site: Path) -> None:
     plan = plan_of(facts_of(site), knowledge=knowledge)
     assert [bool(step.index) for step in plan.steps] == [False, False, True]
     assert "--extra-index-url https://vendor.example/pypi" in plan.steps[-1].command.en
+    assert "no triton-ascend of the default index gives compiled flex_attention" in plan.steps[-1].note.en
 
 
 def test_a_warning_is_mended_only_when_selected(site: Path) -> None:
