@@ -234,6 +234,9 @@ def test_an_installer_that_fails_half_way_is_rolled_back(
         with pytest.raises(TreatmentError, match=r"stand-in was told to fail.*Everything was put back") as raised:
             patient.apply()
         assert raised.value.exit_code == 4
+        (output,) = patient.prefix.parent.glob("flexdoctor-*.log")  # outlives the entry that held it
+        assert str(output) in str(raised.value)
+        assert "the stand-in was told to fail" in output.read_text()
     assert patient.differences() == []
     assert journal.entries(patient.prefix) == []
 
