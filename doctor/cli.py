@@ -6,7 +6,7 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -124,6 +124,31 @@ SnapshotOption = Annotated[
 ExampleOption = Annotated[
     str | None, typer.Option("--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.")
 ]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="With --root: a variable of the image. Repeatable."),
+]
+EnvFileOption = Annotated[
+    Path | None,
+    typer.Option("--env-file", metavar="FILE", help="With --root: its variables, one KEY=VALUE a line."),
+]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
+    ),
+]
+NpuSmiLimitOption = Annotated[
+    float,
+    typer.Option(
+        "--npu-smi-limit",
+        metavar="SECONDS",
+        min=0,
+        envvar="FLEXDOCTOR_NPU_SMI_LIMIT",
+        help="How long `npu-smi info` may take where devices are; 0 leaves it out.",
+    ),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
 ]
@@ -162,8 +187,12 @@ def check(
     snapshot: SnapshotOption = None,
     example: ExampleOption = None,
     root: RootOption = None,
+    env: EnvOption = None,
+    env_file: EnvFileOption = None,
     platform: PlatformOption = None,
     python_version: PythonVersionOption = None,
+    deep: DeepOption = False,
+    npu_smi_limit: NpuSmiLimitOption = 10,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -198,12 +227,29 @@ def check(
 ) -> None:
     """Walk the chain and name the first broken link, with proof.
 
+    A machine without CANN or without an Ascend device is told in the first lines, the packages are judged all the
+    same, and the exit code follows what is found in them; only with --require does the missing hardware count too.
+
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
     """
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    facts = _read(python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version)
+    facts = _read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        snapshot=snapshot,
+        example=example,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+    )
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -225,8 +271,12 @@ def snapshot(
     requirements: RequirementsOption = None,
     wheels: WheelsOption = None,
     root: RootOption = None,
+    env: EnvOption = None,
+    env_file: EnvFileOption = None,
     platform: PlatformOption = None,
     python_version: PythonVersionOption = None,
+    deep: DeepOption = False,
+    npu_smi_limit: NpuSmiLimitOption = 10,
     output: OutputOption = None,
 ) -> None:
     """Record the facts of an environment, for `check --snapshot` on another machine.
@@ -235,7 +285,19 @@ def snapshot(
     """
     from flexdoctor.snapshots import dump  # noqa: PLC0415
 
-    facts = _read(python, site_packages, requirements, wheels, None, None, root, platform, python_version)
+    facts = _read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+    )
     _write(dump(facts), output)
 
 
@@ -288,7 +350,7 @@ def fix(
     from flexdoctor.treatment.session import Session  # noqa: PLC0415
 
     def examine() -> tuple[Facts, Report]:
-        facts = _read(python)
+        facts = _read(python=python)
         return facts, chain.diagnose(facts, CHAIN, required=require.value)
 
     places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
@@ -334,7 +396,7 @@ def undo(
     from flexdoctor.treatment.target import prefix_of  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
-    prefix = prefix_of(_read(python))
+    prefix = prefix_of(_read(python=python))
     if prefix is None:
         raise StopError("this target has no prefix, so it has no journal", 3)
     problems: list[str] = []
@@ -377,24 +439,12 @@ def list_(
     write_report(listings.list_checks(CHAIN, language), None)
 
 
-def _read(
-    python: Path | None,
-    site_packages: Path | None = None,
-    requirements: Path | None = None,
-    wheels: Path | None = None,
-    snapshot: Path | None = None,
-    example: str | None = None,
-    root: Path | None = None,
-    platform: str | None = None,
-    python_version: str | None = None,
-) -> Facts:
+def _read(**options: Any) -> Facts:
+    """Read the target that the options of `flexdoctor.targets.TargetOptions` name."""
     from flexdoctor import targets  # noqa: PLC0415
 
-    options = targets.TargetOptions(
-        python, site_packages, requirements, wheels, snapshot, example, root, platform, python_version
-    )
     try:
-        return targets.read_target(options)
+        return targets.read_target(targets.TargetOptions(**options))
     except targets.UsageError as error:
         raise StopError(str(error), 2) from error
     except targets.TargetError as error:

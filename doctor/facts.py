@@ -138,6 +138,8 @@ class PackagesFacts:
     #: Lines of a planned target that pin nothing or that could not be used, as "line: reason".
     notes: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
+    #: Names of the top-level modules on the search path; None in snapshots that do not hold them.
+    modules: tuple[str, ...] | None = None
 
     def find(self, name: str) -> Distribution | None:
         """Return the first distribution of that normalised name on the search path."""
@@ -314,6 +316,152 @@ class CannInstallation:
     path: str
     version: str | None
     set_env: str | None
+    #: A variable, "site-packages", "conda prefix", or "known place".
+    found_by: str = "known place"
+    #: The folder itself, where `path` is a link or a folder of links.
+    real_path: str | None = None
+    version_file: str | None = None
+    #: What other files of the same toolkit say, where that differs from `version`.
+    other_versions: tuple[str, ...] = ()
+    inner_version: str | None = None
+    architecture: str | None = None
+    #: Folders that torch-npu asks for below ASCEND_HOME_PATH when it is imported.
+    has_runtime: bool | None = None
+    has_compiler: bool | None = None
+    #: Which of the libraries that torch-npu is linked against lie in lib64.
+    libraries: tuple[str, ...] = ()
+    #: Folders below opp/.../tbe/kernel that hold operators: for these chips kernels are installed.
+    kernels: tuple[str, ...] | None = None
+    #: Chips that the toolkit knows (names of data/platform_config/*.ini).
+    platforms: tuple[str, ...] | None = None
+    #: Short_SoC_version of the chips of this machine, as the toolkit's own platform files spell it.
+    kernel_folder_of: dict[str, str] = field(default_factory=dict)
+    bisheng: str | None = None
+    bishengir: str | None = None
+    #: The script that puts bishengir-compile on PATH, which the toolkit's own script does not do.
+    bishengir_set_env: str | None = None
+
+
+@dataclass(frozen=True)
+class NnalInstallation:
+    """An NNAL (ATB) package on disk."""
+
+    path: str
+    version: str | None
+    set_env: str | None
+    #: The C++ ABI flavours that are there, of 0 and 1.
+    abis: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class VariablePath:
+    """One folder that a variable names, in the order in which it is searched."""
+
+    variable: str
+    path: str
+    exists: bool
+    #: `path` of the CANN installation in which it lies.
+    toolkit: str | None = None
+    kind: Literal["toolkit", "stub", "driver", "nnal", "other"] = "other"
+
+
+@dataclass(frozen=True)
+class ToolchainFacts:
+    """What a triton kernel launcher is built with, and the C libraries that wheels ask for."""
+
+    glibc: str | None = None
+    glibc_from: str | None = None
+    #: N of the newest libstdc++.so.6.0.N that the target's interpreter would load.
+    libstdcxx: int | None = None
+    libstdcxx_from: str | None = None
+    #: The value of CC, and what it leads to.
+    cc: str | None = None
+    cc_path: str | None = None
+    cxx: str | None = None
+    #: Where Python.h was looked for, and the first place that has it.
+    python_header: str | None = None
+    python_header_looked: tuple[str, ...] = ()
+    #: What `PATH` finds, and what the triton-ascend wheel brings itself.
+    bisheng: str | None = None
+    bishengir_compile: str | None = None
+    bishengir_bundled: str | None = None
+    npuc: str | None = None
+    #: Whether PATH itself is known; of an unpacked image it is only when it was given.
+    path_known: bool = True
+
+
+@dataclass(frozen=True)
+class DeviceNode:
+    """A device node of the driver. Mode, owner and group are what permission is judged by."""
+
+    path: str
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    owner: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class UserFacts:
+    """Who runs this."""
+
+    uid: int
+    gids: tuple[int, ...] = ()
+    name: str | None = None
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriverFacts:
+    """The driver's files, as far as they are visible here."""
+
+    path: str
+    version: str | None = None
+    version_file: str | None = None
+    compatible: tuple[str, ...] = ()
+    #: Where libascend_hal.so lies, outside of a toolkit's stub folder.
+    hal: str | None = None
+    install_info: str | None = None
+    install_complete: bool | None = None
+    dcmi: bool | None = None
+    npu_smi: str | None = None
+
+
+@dataclass(frozen=True)
+class ContainerFacts:
+    """Whether this is a container, and by what that is known."""
+
+    is_container: bool | None = None
+    because: str | None = None
+    ascend_runtime: bool = False
+
+
+@dataclass(frozen=True)
+class NpuChip:
+    """A chip in the table of `npu-smi info`."""
+
+    npu: str
+    name: str
+    health: str | None = None
+    bus: str | None = None
+    chip: str | None = None
+
+
+@dataclass(frozen=True)
+class NpuSmiFacts:
+    """How `npu-smi info` ended, and what it said."""
+
+    outcome: Literal["answered", "absent", "failed", "killed", "timed out", "too much", "not started"]
+    command: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    limit: float | None = None
+    #: The DCMI code that it prints when it cannot reach the driver.
+    code: int | None = None
+    lines: tuple[str, ...] = ()
+    driver_version: str | None = None
+    chips: tuple[NpuChip, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -324,6 +472,43 @@ class MachineFacts:
     device_nodes: tuple[str, ...] = ()
     #: Environment variables of the chain by allow-list; never the whole environment.
     environment: dict[str, str] = field(default_factory=dict)
+    unread: tuple[Unread, ...] = ()
+    nnal: tuple[NnalInstallation, ...] = ()
+    variable_paths: tuple[VariablePath, ...] = ()
+    toolchain: ToolchainFacts | None = None
+    nodes: tuple[DeviceNode, ...] | None = None
+    #: PCI device ids of the vendor, in bus order. In a container they are the host's.
+    pci: tuple[str, ...] | None = None
+    user: UserFacts | None = None
+    driver: DriverFacts | None = None
+    container: ContainerFacts | None = None
+    npu_smi: NpuSmiFacts | None = None
+
+
+@dataclass(frozen=True)
+class SymbolGap:
+    """A symbol that a library needs and that nothing exports from which it could come."""
+
+    symbol: str
+    library: str
+    #: From which of the two the symbol has to come.
+    side: Literal["torch", "cann"]
+
+
+@dataclass(frozen=True)
+class LinkageFacts:
+    """The ELF comparison of torch-npu's libraries with what is installed (`--deep`)."""
+
+    #: Libraries of torch-npu that were read.
+    libraries: tuple[str, ...] = ()
+    #: Where each library that they ask for was found.
+    found: dict[str, str] = field(default_factory=dict)
+    #: Libraries that they ask for and that were not found.
+    absent: tuple[str, ...] = ()
+    needed_symbols: int = 0
+    #: How many symbols are missing from each side, and a sample of them.
+    missing: dict[str, int] = field(default_factory=dict)
+    gaps: tuple[SymbolGap, ...] = ()
     unread: tuple[Unread, ...] = ()
 
 
@@ -338,4 +523,6 @@ class Facts:
     torch_npu: TorchNpuFacts | None = None
     triton: TritonFacts = TritonFacts()
     machine: MachineFacts | None = None
+    #: Only with `--deep`.
+    linkage: LinkageFacts | None = None
     schema_version: int = SCHEMA_VERSION

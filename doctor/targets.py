@@ -29,8 +29,12 @@ class TargetOptions:
     snapshot: Path | None = None
     example: str | None = None
     root: Path | None = None
+    env: tuple[str, ...] = ()
+    env_file: Path | None = None
     platform: str | None = None
     python_version: str | None = None
+    deep: bool = False
+    npu_smi_limit: float | None = None
 
 
 ARCHITECTURES = ("aarch64", "x86_64")
@@ -56,6 +60,10 @@ def read_target(options: TargetOptions) -> Facts:
         raise UsageError(f"{' and '.join(named)} are {len(named)} targets; name one")
     if options.root and not options.site_packages:
         raise UsageError("--root goes with --site-packages")
+    if (options.env or options.env_file) and not options.root:
+        raise UsageError("--env and --env-file go with --root; the live machine has variables of its own")
+    if options.deep and not (options.site_packages or options.python or not named):
+        raise UsageError("--deep reads installed libraries; it goes with --python or --site-packages")
     if (options.platform or options.python_version) and not (options.requirements or options.wheels):
         raise UsageError("--platform and --python-version go with -r or --wheels")
     if options.requirements or options.wheels:
@@ -73,14 +81,56 @@ def read_target(options: TargetOptions) -> Facts:
 
 
 def _read_present(options: TargetOptions) -> Facts:
-    from flexdoctor.readers import environment, interpreter  # noqa: PLC0415
+    from flexdoctor.readers import environment, interpreter, npu_smi  # noqa: PLC0415
 
+    if options.root and not options.root.is_dir():
+        raise TargetError(f"--root: {options.root} is not a folder")
+    if options.deep:
+        _require_elf_reader()
+    how = environment.ReadOptions(
+        deep=options.deep,
+        npu_smi_limit=npu_smi.TIME_LIMIT if options.npu_smi_limit is None else options.npu_smi_limit,
+        variables=_variables(options) if options.root else None,
+    )
     try:
         if options.site_packages:
-            return environment.read_site_packages(options.site_packages, options.root)
-        return environment.read_installed(options.python)
+            return environment.read_site_packages(options.site_packages, options.root, how)
+        return environment.read_installed(options.python, how)
     except interpreter.TargetError as error:
         raise TargetError(str(error)) from error
+
+
+def _require_elf_reader() -> None:
+    from flexdoctor.readers import elf  # noqa: PLC0415
+
+    try:
+        elf.require_reader()
+    except elf.ReaderMissingError as error:
+        raise UsageError("--deep reads ELF files with pyelftools: pip install 'flexdoctor[deep]'") from error
+
+
+def _variables(options: TargetOptions) -> dict[str, str]:
+    """Return the variables of an image. `--env` goes before the file, which may be what `env` printed there."""
+    found = {}
+    if options.env_file:
+        try:
+            text = options.env_file.read_text(encoding="utf-8-sig", errors="replace")
+        except OSError as error:
+            raise UsageError(f"--env-file: {options.env_file}: {error.strerror or error}") from error
+        # Comments, shell functions and the further lines of a long value are no variables of ours.
+        for line in text.splitlines():
+            key, separator, value = line.strip().removeprefix("export ").partition("=")
+            if separator and key.isidentifier():
+                quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+                found[key] = value[1:-1] if quoted else value
+        if not found:
+            raise UsageError(f"--env-file: {options.env_file} has no line KEY=VALUE")
+    for item in options.env:
+        key, separator, value = item.partition("=")
+        if not separator or not key.isidentifier():
+            raise UsageError("--env: expected KEY=VALUE")  # what was given may be a secret
+        found[key] = value
+    return found
 
 
 def _read_planned(options: TargetOptions) -> Facts:

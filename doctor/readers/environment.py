@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from flexdoctor.facts import Facts, InterpreterFacts, Shadow, TargetFacts
+from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts, Shadow, TargetFacts
 from flexdoctor.readers.imports import declared_modules, settle
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
 from flexdoctor.readers.machine import read_machine
+from flexdoctor.readers.npu_smi import TIME_LIMIT
 from flexdoctor.readers.packages import (
     InstalledDistribution,
     find_distributions,
@@ -20,13 +22,26 @@ from flexdoctor.readers.packages import (
     read_packages,
     top_level_modules,
 )
+from flexdoctor.readers.rooted import Root
 from flexdoctor.readers.torch import read_torch
 from flexdoctor.readers.torch_npu import read_torch_npu
 from flexdoctor.readers.trees import FolderTree, fold_home
 from flexdoctor.readers.triton import read_triton
 
 
-def read_installed(python: Path | None = None) -> Facts:
+@dataclass(frozen=True)
+class ReadOptions:
+    """How much of the machine to read.
+
+    `variables` are those of an examined image; None stands for the variables of this process, on the live machine.
+    """
+
+    deep: bool = False
+    npu_smi_limit: float = TIME_LIMIT
+    variables: Mapping[str, str] | None = None
+
+
+def read_installed(python: Path | None = None, options: ReadOptions = ReadOptions()) -> Facts:
     """Return the facts of an installed environment and of the machine below it.
 
     Raises:
@@ -41,10 +56,10 @@ def read_installed(python: Path | None = None) -> Facts:
         machine_examined=True,
     )
     shadows = find_shadows(environment.search_path, _working_directory(), os.environ.get("PYTHONPATH", ""))
-    return _read_folders(target, environment, shadows)
+    return _read_folders(target, environment, shadows, options=options)
 
 
-def read_site_packages(folder: Path, root: Path | None = None) -> Facts:
+def read_site_packages(folder: Path, root: Path | None = None, options: ReadOptions = ReadOptions()) -> Facts:
     """Return the facts of a bare folder of packages; the machine is examined only below `root`.
 
     Raises:
@@ -62,7 +77,7 @@ def read_site_packages(folder: Path, root: Path | None = None) -> Facts:
         machine_examined=root is not None,
     )
     environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
-    return _read_folders(target, environment, (), root)
+    return _read_folders(target, environment, (), root, options)
 
 
 def _interpreter_of(folder: Path) -> InterpreterFacts:
@@ -81,7 +96,11 @@ def _working_directory() -> Path | None:
 
 
 def _read_folders(
-    target: TargetFacts, environment: Environment, shadows: tuple[Shadow, ...], root: Path | None = None
+    target: TargetFacts,
+    environment: Environment,
+    shadows: tuple[Shadow, ...],
+    root: Path | None = None,
+    options: ReadOptions = ReadOptions(),
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
@@ -89,10 +108,13 @@ def _read_folders(
     triton_site = triton_tree.root if triton_tree else None
     owners = [item for item in owners_of("triton", distributions) if triton_site in (None, item.site)]
     packages = read_packages(search_path, distributions, shadows, unread)
-    modules = top_level_modules(search_path) | declared_modules(packages.distributions)
+    installed = top_level_modules(search_path)
+    packages = dataclasses.replace(packages, modules=tuple(sorted(installed)))
+    modules = installed | declared_modules(packages.distributions)
     torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
     npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
     triton = read_triton(triton_tree, owners)
+    machine = _machine(target, environment, root, options)
     return Facts(
         target=target,
         interpreter=environment.facts,
@@ -100,7 +122,43 @@ def _read_folders(
         torch=torch,
         torch_npu=dataclasses.replace(npu, imports=settle(npu.imports, modules)) if npu else None,
         triton=dataclasses.replace(triton, imports=settle(triton.imports, modules)),
-        machine=read_machine(root or Path("/")) if target.machine_examined else None,
+        machine=machine,
+        linkage=_linkage(torch_tree, npu_tree, machine, root, options) if options.deep else None,
+    )
+
+
+def _machine(
+    target: TargetFacts, environment: Environment, root: Path | None, options: ReadOptions
+) -> MachineFacts | None:
+    if not target.machine_examined:
+        return None
+    # Variables of this process say nothing about an image, nor about a folder that lies on the live machine.
+    variables = options.variables if options.variables is not None or root is None else {}
+    return read_machine(
+        root or Path("/"),
+        variables,
+        interpreter=environment.facts,
+        sites=environment.search_path,
+        npu_smi_limit=options.npu_smi_limit if root is None else 0,
+    )
+
+
+def _linkage(
+    torch: FolderTree | None,
+    torch_npu: FolderTree | None,
+    machine: MachineFacts | None,
+    root: Path | None,
+    options: ReadOptions,
+) -> LinkageFacts | None:
+    from flexdoctor.readers.elf import read_linkage  # noqa: PLC0415 - only for --deep
+
+    variables = os.environ if options.variables is None and root is None else options.variables or {}
+    return read_linkage(
+        torch.root / "torch" if torch else None,
+        torch_npu.root / "torch_npu" if torch_npu else None,
+        machine.cann if machine else (),
+        variables.get("LD_LIBRARY_PATH", "") if machine else "",
+        Root(root or Path("/")),
     )
 
 

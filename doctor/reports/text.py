@@ -131,8 +131,12 @@ def _headline(report: Report, language: Language) -> str:
 
 
 def _also(report: Report, language: Language) -> str | None:
-    """When only the machine is at fault, say what the packages alone would give."""
+    """Say what the packages alone would give when only the machine is at fault, and name the machine when both are."""
     cause = report.root_cause
+    if cause is not None and not cause.machine_only:
+        bare = next((item for item in report.findings if item.machine_only and item.status == "warn"), None)
+        if bare is not None:
+            return f"{bare.title.to(language)}   {bare.code}"
     if cause is None or not cause.machine_only:
         return None
     first = next((item for item in report.findings if item.status == "fail"), None)

@@ -12,7 +12,6 @@ from flexdoctor.chain import Check
 from flexdoctor.checks import (
     cann,
     device_properties,
-    devices,
     interpreter,
     module_rename,
     packages,
@@ -21,7 +20,6 @@ from flexdoctor.checks import (
 )
 from flexdoctor.facts import (
     BackendBreak,
-    CannInstallation,
     Distribution,
     Facts,
     FlexLowering,
@@ -37,8 +35,6 @@ from flexdoctor.facts import (
 from flexdoctor.testing import run_check
 
 HEALTHY = samples.HEALTHY
-CANN = CannInstallation("/usr/local/Ascend/cann-9.1.0", "9.1.0", "/usr/local/Ascend/cann-9.1.0/set_env.sh")
-NODES = ("/dev/davinci0", "/dev/davinci1", "/dev/davinci_manager")
 
 
 def with_triton(**changes: Any) -> Facts:
@@ -76,8 +72,6 @@ NO_FAULT = [
     (packages.CHECK, with_packages(dist("torch-npu", "2.7.1", "torch==2.13.0+cpu")), "local pin, same release"),
     (packages.CHECK, with_packages(dist("torch-npu", "2.13.0")), "no pin at all"),
     (packages.CHECK, with_packages(dist("torchvision", "0.28.0", "torch==2.13.0")), "companion fits"),
-    (cann.CHECK, with_machine(cann=(CANN,), environment={"ASCEND_HOME_PATH": CANN.path}), "sourced"),
-    (devices.CHECK, with_machine(device_nodes=NODES), "two devices"),
     (triton_install.CHECK, HEALTHY, "triton-ascend alone"),
     (triton_install.CHECK, with_triton(claims=(samples.TRITON_ASCEND, samples.UPSTREAM)), "both, files intact"),
     (triton_install.CHECK, with_triton(backends=("ascend", "nvidia")), "a fork with two backends"),
@@ -151,13 +145,6 @@ FAULTS = [
         ),
         "unknown FD161",
     ),
-    (cann.CHECK, with_machine(), "warn FD121"),
-    (cann.CHECK, with_machine(device_nodes=NODES), "fail FD122"),
-    (cann.CHECK, with_machine(cann=(CANN,)), "fail FD123"),
-    (cann.CHECK, with_machine(cann=(CANN,), environment={"ASCEND_HOME_PATH": "/gone"}), "fail FD124"),
-    (cann.CHECK, replace(HEALTHY, machine=None), "skipped None"),
-    (devices.CHECK, with_machine(cann=(CANN,)), "warn FD131"),
-    (devices.CHECK, replace(HEALTHY, machine=None), "skipped None"),
     (triton_install.CHECK, replace(HEALTHY, triton=TritonFacts()), "fail FD211"),
     (triton_install.CHECK, with_triton(claims=(samples.UPSTREAM,), backends=("amd", "nvidia")), "fail FD212"),
     (triton_install.CHECK, with_triton(claims=(OVERWRITTEN, samples.UPSTREAM)), "fail FD213"),
