@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 
+from flexdoctor.checks import CHAIN
 from flexdoctor.findings import COMPILED, Capability
 from flexdoctor.knowledge.stacks import Stack
 from flexdoctor.treatment.planning import Knowledge
 
+#: The links of the packages: what the machine that runs the tests has of compilers, CANN and devices is left out.
+PACKAGES = tuple(check for check in CHAIN if check.link not in ("interpreter", "cann", "devices"))
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 

@@ -16,9 +16,9 @@ from zipfile import ZipFile
 import builders
 import pytest
 import standins
+from stacks_for_tests import PACKAGES
 
 from flexdoctor.chain import diagnose
-from flexdoctor.checks import CHAIN
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Report
 from flexdoctor.fixes import FIXES
@@ -119,7 +119,7 @@ def pip_install(env: Path, house: Path, *pins: str) -> None:
 
 def examine(env: Path) -> tuple[Facts, Report]:
     facts = read_installed(env)
-    return facts, diagnose(facts, CHAIN)
+    return facts, diagnose(facts, PACKAGES)
 
 
 def errors(env: Path) -> list[str | None]:

@@ -14,10 +14,9 @@ from typing import Any
 import builders
 import pytest
 import standins
-from stacks_for_tests import KNOWLEDGE
+from stacks_for_tests import KNOWLEDGE, PACKAGES
 
 from flexdoctor.chain import diagnose
-from flexdoctor.checks import CHAIN
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Report
 from flexdoctor.fixes import FIXES
@@ -66,7 +65,7 @@ class Patient:
 
     def examine(self) -> tuple[Facts, Report]:
         facts = read_installed(self.prefix)
-        return facts, diagnose(facts, CHAIN)
+        return facts, diagnose(facts, PACKAGES)
 
     def apply(self, stack: str | None = None) -> course.Outcome:
         facts, report = self.examine()
@@ -153,7 +152,7 @@ def test_killed_before_any_change_of_the_fix(tmp_path: Path, house: Path) -> Non
     total = _in_child(Patient(tmp_path / "count", house).apply, kill_at=None)
     assert total > 60
     reached = {"nothing begun": 0, "preparing": 0, "interrupted": 0, "done": 0}
-    for number in _some(total, 20):
+    for number in _some(total, 14):
         patient = Patient(tmp_path / f"env{number}", house)
         assert _in_child(patient.apply, kill_at=number) == -1
         entries = journal.entries(patient.prefix)
@@ -173,7 +172,7 @@ def test_killed_before_any_change_of_the_undo(tmp_path: Path, house: Path) -> No
     counted = Patient(tmp_path / "count", house)
     counted.apply()
     total = _in_child(counted.undo, kill_at=None)
-    for number in _some(total, 7):
+    for number in _some(total, 5):
         patient = Patient(tmp_path / f"env{number}", house)
         patient.apply()
         assert _in_child(patient.undo, kill_at=number) == -1

@@ -22,6 +22,9 @@ from flexdoctor.treatment import patches
 from flexdoctor.treatment.plan import Plan, TreatmentError
 from flexdoctor.treatment.planning import Knowledge, make_plan
 
+#: FD101 too, which is of the interpreter.
+PACKAGES = tuple(check for check in CHAIN if check.link not in ("cann", "devices"))
+
 
 def facts_of(site: Path, *, cann: str | None = None, python: str = "3.11.9") -> Facts:
     interpreter = InterpreterFacts(
@@ -44,7 +47,7 @@ def plan_of(
     select: tuple[str, ...] = (),
     name: str | None = None,
 ) -> Plan:
-    return make_plan(facts, diagnose(facts, CHAIN, required=required), FIXES, knowledge, select=select, stack=name)
+    return make_plan(facts, diagnose(facts, PACKAGES, required=required), FIXES, knowledge, select=select, stack=name)
 
 
 def said(plan: Plan) -> list[str]:
@@ -246,14 +249,20 @@ def test_half_installed_torch_is_reinstalled_in_its_own_version(site: Path) -> N
 
 def test_what_no_tool_may_do_is_left_with_its_command(site: Path) -> None:
     builders.install_healthy(site)
-    facts = facts_of(site, cann="9.1.0")
-    assert facts.machine is not None
-    unsourced = dataclasses.replace(
-        facts.machine, environment={}, cann=(CannInstallation("/opt/cann", "9.1.0", "/opt/cann/set_env.sh"),)
-    )
-    plan = plan_of(dataclasses.replace(facts, machine=unsourced))
+    plan = planned_with(site, finding("FD123", "cann", "source /opt/cann/set_env.sh"))
     assert plan.steps == ()
     assert [step.command.en for step in plan.manual] == ["source /opt/cann/set_env.sh"]
+
+
+def test_what_the_real_check_says_of_python_needs_is_mended(site: Path) -> None:
+    builders.install_healthy(site)
+    facts = facts_of(site, cann="9.1.0")
+    report = diagnose(facts, CHAIN)
+    (needs,) = [item for item in report.findings if item.code == "FD147"]
+    plan = make_plan(facts, report, FIXES, KNOWLEDGE)
+    mending = [step for step in plan.steps if "FD147" in step.opens]
+    assert needs.remedy.en.endswith(" ".join(step.requirement or step.distribution for step in mending))
+    assert "decorator" in [step.distribution for step in mending]
 
 
 def test_a_plan_survives_the_journal(site: Path) -> None:
@@ -289,7 +298,7 @@ def finding(code: str, link: str, remedy: str = "") -> Finding:
 
 def planned_with(site: Path, *extra: Finding) -> Plan:
     facts = facts_of(site, cann="9.1.0")
-    report = diagnose(facts, CHAIN)
+    report = diagnose(facts, PACKAGES)
     return make_plan(facts, dataclasses.replace(report, findings=(*extra, *report.findings)), FIXES, KNOWLEDGE)
 
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import standins
-from stacks_for_tests import KNOWLEDGE
+from stacks_for_tests import KNOWLEDGE, PACKAGES
 from typer.testing import CliRunner
 
 from flexdoctor.chain import diagnose
-from flexdoctor.checks import CHAIN
 from flexdoctor.cli import app
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Report
@@ -49,7 +48,7 @@ def install(env: Path, house: Path, *names: str) -> None:
 def session(env: Path, house: Path, ask: Callable[[str], bool] | None = None, **given: Any) -> Session:
     def examine() -> tuple[Facts, Report]:
         facts = read_installed(env)
-        return facts, diagnose(facts, CHAIN, required=given.get("required", "compiled_forward"))
+        return facts, diagnose(facts, PACKAGES, required=given.get("required", "compiled_forward"))
 
     options = Options(IndexOptions(find_links=(str(house),), no_index=True))
     rest = {name: value for name, value in given.items() if name != "required"}
@@ -117,7 +116,7 @@ def test_what_made_nothing_better_is_rolled_back_with_exit_code_4(
     document = json.loads(capsys.readouterr().out)
     assert document["treatment"]["rolled_back"] is True
     assert document["treatment"]["problems"][0] == "triton is still there"
-    assert document["root_cause"] == "FD121"  # the report is of what is there now
+    assert document["root_cause"] == "FD213"  # the report is of what is there now
     assert standins.differences(before, standins.snapshot(env)) == []
 
 
