@@ -6,7 +6,9 @@ from flexdoctor.checks import (
     device_properties,
     device_validation,
     devices,
+    hub_kernels,
     interpreter,
+    live_run,
     module_rename,
     packages,
     subgraph_lowering,
@@ -23,4 +25,6 @@ CHAIN: tuple[Check, ...] = (
     device_properties.CHECK,
     module_rename.CHECK,
     subgraph_lowering.CHECK,
+    hub_kernels.CHECK,
+    live_run.CHECK,
 )

@@ -39,6 +39,8 @@ class Check:
     faults: tuple[Fault, ...]
     examine: Callable[[Facts], Iterable[Finding]]
     requires: tuple[str, ...] = ()
+    #: In place of `examine`, for a link that holds what it saw against what the links before it found.
+    weigh: Callable[[Facts, Sequence[Finding]], Iterable[Finding]] | None = None
 
     @property
     def affects(self) -> tuple[Capability, ...]:
@@ -72,15 +74,17 @@ def diagnose(
             broken[check.link] = cause
             found: list[Finding] = [_blocked(check, cause)]
         else:
-            found = [_settle(finding, required, hardware_required) for finding in _run(check, facts)]
+            found = [_settle(finding, required, hardware_required) for finding in _run(check, facts, everything)]
             # What was ignored by the user still stands in the way of the links behind it.
             if code := next((item.code for item in found if item.status in _BROKEN and item.blocks), None):
                 broken[check.link] = code
         everything += found
+    proven = {capability for item in everything for capability in item.proves}
+    everything = [_without_refuted(item, proven, required) for item in everything]
     findings = [item for item in everything if _is_wanted(item, select, ignore)]
     root_cause = _root_cause(findings, required)
     # What an environment can run does not change with what the user wants to see.
-    capabilities = {capability: _answer(capability, everything) for capability in CAPABILITIES}
+    capabilities = answers(everything)
     return Report(
         findings=tuple(findings),
         capabilities=capabilities,
@@ -91,9 +95,17 @@ def diagnose(
     )
 
 
-def _run(check: Check, facts: Facts) -> list[Finding]:
+def _without_refuted(finding: Finding, proven: set[Capability], required: Capability) -> Finding:
+    """Let nothing count against a capability that was seen to work."""
+    left = tuple(capability for capability in finding.affects if capability not in proven)
+    if left != finding.affects and finding.status == "fail" and required not in left:
+        return dataclasses.replace(finding, affects=left, status="warn", severity="warning")
+    return dataclasses.replace(finding, affects=left)
+
+
+def _run(check: Check, facts: Facts, before: Sequence[Finding]) -> list[Finding]:
     try:
-        return list(check.examine(facts)) or [_silent(check)]
+        return list(check.weigh(facts, before) if check.weigh else check.examine(facts)) or [_silent(check)]
     except Exception as error:  # noqa: BLE001 - a bug in one check must not cost the user the other links
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return [
@@ -151,6 +163,11 @@ def _root_cause(findings: Iterable[Finding], required: Capability) -> Finding | 
     """Return the first broken link, in the order of the chain, that stands in the way of what is required."""
     candidates = [item for item in findings if item.status in ("fail", "warn")]
     return next((item for item in candidates if item.status == "fail" or required in item.affects), None)
+
+
+def answers(findings: Sequence[Finding]) -> dict[Capability, CapabilityAnswer]:
+    """Return in which ways flex_attention can run, by what the findings take away."""
+    return {capability: _answer(capability, findings) for capability in CAPABILITIES}
 
 
 def _answer(capability: Capability, findings: Sequence[Finding]) -> CapabilityAnswer:

@@ -66,6 +66,15 @@ class Color(str, Enum):
     never = "never"
 
 
+class Device(str, Enum):
+    """Where the live run runs."""
+
+    auto = "auto"
+    npu = "npu"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 class Listing(str, Enum):
     """What can be listed."""
 
@@ -139,6 +148,15 @@ DeepOption = Annotated[
         help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
     ),
 ]
+KernelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="REPO[@VERSION]|PATH",
+        help="A kernel from the Hub, a folder, or REPO=PATH: does it fit diffusers and transformers here?",
+    ),
+]
+OnlineOption = Annotated[bool, typer.Option("--online", help="Ask the Hub itself about the kernels named by --kernel.")]
 NpuSmiLimitOption = Annotated[
     float,
     typer.Option(
@@ -193,6 +211,8 @@ def check(
     python_version: PythonVersionOption = None,
     deep: DeepOption = False,
     npu_smi_limit: NpuSmiLimitOption = 10,
+    kernel: KernelOption = None,
+    online: OnlineOption = False,
     format_: Annotated[
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
@@ -220,6 +240,30 @@ def check(
         bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
     ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run flex_attention in the target's interpreter, in a child process.")
+    ] = False,
+    device: Annotated[
+        Device | None,
+        typer.Option("--device", help="With --live. Default auto: npu where torch_npu is installed, else cuda or cpu."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=1,
+            envvar="FLEXDOCTOR_TIMEOUT",
+            help="With --live: the time for all of it (900); each stage has a limit of its own besides.",
+        ),
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option("--ranks", metavar="N", min=2, max=64, help="With --live: also N ranks under torchrun."),
+    ] = None,
+    keep_cache: Annotated[
+        bool, typer.Option("--keep-cache", help="With --live: your inductor and triton cache, not an empty one.")
+    ] = False,
     lang: LangOption = None,
     color: Annotated[Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")] = Color.auto,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
@@ -235,6 +279,11 @@ def check(
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
+    given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
+    if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
+        raise StopError(f"{stray} goes with --live", 2)
+    if live and any((site_packages, requirements, wheels, snapshot, example)):
+        raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
     facts = _read(
         python=python,
         site_packages=site_packages,
@@ -249,7 +298,11 @@ def check(
         python_version=python_version,
         deep=deep,
         npu_smi_limit=npu_smi_limit,
+        kernels=tuple(kernel or ()),
+        online=online,
     )
+    if live:
+        facts = _run_live(facts, device or Device.auto, timeout, ranks or 1, keep_cache, lang)
     report = chain.diagnose(
         facts,
         CHAIN,
@@ -465,6 +518,27 @@ def _mention_cut_off_fix(facts: Facts, lang: Lang | None) -> None:
     except TreatmentError as error:
         language = choose_language(lang.value if lang else None, sys.stderr)
         typer.echo(f"flexdoctor: {error.message.to(language)}", err=True)
+
+
+def _run_live(
+    facts: Facts, device: Device, timeout: float | None, ranks: int, keep_cache: bool, lang: Lang | None
+) -> Facts:
+    """Run the probe in the interpreter of `facts`, telling on stderr how far it is."""
+    import dataclasses  # noqa: PLC0415
+
+    from flexdoctor.checks.live_run import STAGES  # noqa: PLC0415
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.probe.progress import progress_on  # noqa: PLC0415
+    from flexdoctor.probe.runner import DEFAULT_TIMEOUT, LiveOptions, run_live  # noqa: PLC0415
+
+    if facts.interpreter.executable is None:
+        raise StopError("--live: this environment has no interpreter to run", 3)
+    options = LiveOptions(device.value, timeout or DEFAULT_TIMEOUT, keep_cache, ranks)
+    titles = {name: stage.title for name, stage in STAGES.items()}
+    language = choose_language(lang.value if lang else None, sys.stderr)
+    executable = Path(facts.interpreter.executable).expanduser()
+    with progress_on(sys.stderr, titles, language) as progress:
+        return dataclasses.replace(facts, live=run_live(executable, options, progress))
 
 
 def _codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:

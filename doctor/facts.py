@@ -10,28 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flexdoctor.hub_facts import HubFacts
+from flexdoctor.places import Place as Place  # noqa: PLC0414 - part of the vocabulary of facts
+from flexdoctor.places import Unread as Unread  # noqa: PLC0414
+
 SCHEMA_VERSION = 1
 
 #: When a patch of torch-npu takes effect: when torch_npu is imported, when its inductor backend loads, when the user
 #: asks for transfer_to_npu, or by a way that the reader does not recognise.
 PatchTime = Literal["import", "inductor_load", "transfer_to_npu", "unrecognised"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line that a person can open. `path` is absolute with the home folder as `~`, or inside a wheel."""
-
-    path: str
-    line: int | None = None
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Unread:
-    """Something that should have been readable and was not."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -513,6 +500,86 @@ class LinkageFacts:
 
 
 @dataclass(frozen=True)
+class LiveFrame:
+    """One step of a traceback or of a stack."""
+
+    path: str
+    line: int | None = None
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LiveError:
+    """One exception of a chain."""
+
+    type: str
+    message: str
+    frames: tuple[LiveFrame, ...] = ()
+
+
+@dataclass(frozen=True)
+class LiveDeath:
+    """How the process of a stage ended when it was not the stage that ended."""
+
+    how: Literal["signal", "exit", "time limit"]
+    #: The signal's number, the exit code, or the limit in seconds.
+    number: int
+    name: str = ""
+    #: Whether the kernel's counter of processes killed for want of memory rose meanwhile; None when it cannot be read.
+    out_of_memory: bool | None = None
+    #: Where the interpreter was, innermost first, as far as it could still say.
+    stack: tuple[LiveFrame, ...] = ()
+
+
+#: "blocked": a stage that it needs failed. "not_reached": the time in all was over before.
+LiveStatus = Literal["passed", "failed", "skipped", "blocked", "died", "timed_out", "not_reached"]
+
+
+@dataclass(frozen=True)
+class LiveStage:
+    """One stage of the live run. `errors` has the first cause first."""
+
+    name: str
+    status: LiveStatus
+    seconds: float | None = None
+    reason: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    errors: tuple[LiveError, ...] = ()
+    death: LiveDeath | None = None
+    #: The last lines on stderr when the stage failed.
+    output: tuple[str, ...] = ()
+    #: Which rank it was, where several ran.
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class LiveFacts:
+    """What was seen when flex_attention was run in the target's interpreter. `None` in Facts: not asked for."""
+
+    asked: Literal["npu", "cpu", "cuda", "auto"]
+    device: str | None = None
+    stages: tuple[LiveStage, ...] = ()
+    ranks: int = 1
+    seconds: float = 0.0
+    cache: Literal["temporary", "the user's"] = "temporary"
+    #: Why the interpreter could not be started at all.
+    not_started: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    #: "stdout" or "stderr", closed by the patient while it still ran, and the stage in which that was seen.
+    closed: tuple[str, ...] = ()
+    #: Processes that were still there when the run had ended, and had to be killed.
+    survivors: tuple[str, ...] = ()
+    #: Processes that did not even go then (a driver that holds them).
+    stuck: tuple[str, ...] = ()
+
+    def find(self, name: str) -> LiveStage | None:
+        """Return the stage of that name."""
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that checks may know of one environment."""
 
@@ -525,4 +592,6 @@ class Facts:
     machine: MachineFacts | None = None
     #: Only with `--deep`.
     linkage: LinkageFacts | None = None
+    hub: HubFacts | None = None
+    live: LiveFacts | None = None
     schema_version: int = SCHEMA_VERSION

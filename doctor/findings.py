@@ -68,6 +68,8 @@ class Finding:
     blocks: bool = False
     #: The absence of hardware is a fact about the machine: it leads the report, but does not decide its exit code.
     machine_only: bool = False
+    #: Capabilities that were seen to work on an NPU: what else stands against them is refuted.
+    proves: tuple[Capability, ...] = ()
 
 
 @dataclass(frozen=True)

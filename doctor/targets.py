@@ -6,8 +6,12 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts
+
+if TYPE_CHECKING:
+    from flexdoctor.readers.environment import HubOptions
 
 
 class UsageError(Exception):
@@ -35,6 +39,8 @@ class TargetOptions:
     python_version: str | None = None
     deep: bool = False
     npu_smi_limit: float | None = None
+    kernels: tuple[str, ...] = ()
+    online: bool = False
 
 
 ARCHITECTURES = ("aarch64", "x86_64")
@@ -56,16 +62,7 @@ def read_target(options: TargetOptions) -> Facts:
         "--example": options.example,
     }
     named = [name for name, value in targets.items() if value is not None]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} are {len(named)} targets; name one")
-    if options.root and not options.site_packages:
-        raise UsageError("--root goes with --site-packages")
-    if (options.env or options.env_file) and not options.root:
-        raise UsageError("--env and --env-file go with --root; the live machine has variables of its own")
-    if options.deep and not (options.site_packages or options.python or not named):
-        raise UsageError("--deep reads installed libraries; it goes with --python or --site-packages")
-    if (options.platform or options.python_version) and not (options.requirements or options.wheels):
-        raise UsageError("--platform and --python-version go with -r or --wheels")
+    _refuse_contradictions(options, named)
     if options.requirements or options.wheels:
         return _read_planned(options)
     if options.snapshot or options.example:
@@ -80,6 +77,23 @@ def read_target(options: TargetOptions) -> Facts:
     return _read_present(options)
 
 
+def _refuse_contradictions(options: TargetOptions, named: list[str]) -> None:
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are {len(named)} targets; name one")
+    if options.root and not options.site_packages:
+        raise UsageError("--root goes with --site-packages")
+    if (options.env or options.env_file) and not options.root:
+        raise UsageError("--env and --env-file go with --root; the live machine has variables of its own")
+    if options.deep and not (options.site_packages or options.python or not named):
+        raise UsageError("--deep reads installed libraries; it goes with --python or --site-packages")
+    if (options.platform or options.python_version) and not (options.requirements or options.wheels):
+        raise UsageError("--platform and --python-version go with -r or --wheels")
+    if options.online and not options.kernels:
+        raise UsageError("--online goes with --kernel REPO: it asks the Hub about that one")
+    if options.kernels and not (options.site_packages or options.python or not named):
+        raise UsageError("--kernel is held against installed packages; it goes with --python or --site-packages")
+
+
 def _read_present(options: TargetOptions) -> Facts:
     from flexdoctor.readers import environment, interpreter, npu_smi  # noqa: PLC0415
 
@@ -91,6 +105,7 @@ def _read_present(options: TargetOptions) -> Facts:
         deep=options.deep,
         npu_smi_limit=npu_smi.TIME_LIMIT if options.npu_smi_limit is None else options.npu_smi_limit,
         variables=_variables(options) if options.root else None,
+        hub=_hub_options(options),
     )
     try:
         if options.site_packages:
@@ -98,6 +113,19 @@ def _read_present(options: TargetOptions) -> Facts:
         return environment.read_installed(options.python, how)
     except interpreter.TargetError as error:
         raise TargetError(str(error)) from error
+
+
+def _hub_options(options: TargetOptions) -> HubOptions:
+    from flexdoctor.readers import environment  # noqa: PLC0415
+
+    if not options.kernels:
+        return environment.HubOptions()
+    from flexdoctor.readers import hub  # noqa: PLC0415
+
+    try:
+        return environment.HubOptions(tuple(hub.parse_kernel(item) for item in options.kernels), options.online)
+    except hub.KernelSpecError as error:
+        raise UsageError(f"--kernel: {error}") from error
 
 
 def _require_elf_reader() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts, Shadow, TargetFacts
+from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.readers.imports import declared_modules, settle
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
 from flexdoctor.readers.machine import read_machine
@@ -28,10 +32,23 @@ from flexdoctor.readers.torch_npu import read_torch_npu
 from flexdoctor.readers.trees import FolderTree, fold_home
 from flexdoctor.readers.triton import read_triton
 
+if TYPE_CHECKING:
+    from flexdoctor.readers.hub import NamedKernel
+
+
+@dataclass(frozen=True)
+class HubOptions:
+    """Which kernels from the Hub to look at beside those that are cached, and whether the Hub itself may be asked."""
+
+    kernels: tuple[NamedKernel, ...] = ()
+    online: bool = False
+    #: The kernels in the cache are ones that somebody relies on.
+    in_use: bool = False
+
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How much of the machine to read.
+    """How much of the machine to read, and which kernels from the Hub.
 
     `variables` are those of an examined image; None stands for the variables of this process, on the live machine.
     """
@@ -39,6 +56,7 @@ class ReadOptions:
     deep: bool = False
     npu_smi_limit: float = TIME_LIMIT
     variables: Mapping[str, str] | None = None
+    hub: HubOptions = HubOptions()
 
 
 def read_installed(python: Path | None = None, options: ReadOptions = ReadOptions()) -> Facts:
@@ -78,6 +96,24 @@ def read_site_packages(folder: Path, root: Path | None = None, options: ReadOpti
     )
     environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
     return _read_folders(target, environment, (), root, options)
+
+
+def read_search_path(search_path: Sequence[Path], hub: HubOptions = HubOptions()) -> Facts:
+    """Return the facts of the packages on a search path, such as that of the running interpreter."""
+    folders = tuple(path for path in search_path if path.is_dir())
+    target = TargetFacts(
+        kind="environment",
+        description="the running interpreter",
+        site_packages=tuple(fold_home(path) for path in folders),
+        machine_examined=False,
+    )
+    interpreter = InterpreterFacts(
+        implementation=sys.implementation.name,
+        version=platform.python_version(),
+        architecture=platform.machine(),
+        learned_from="the running interpreter",
+    )
+    return _read_folders(target, Environment(interpreter, folders), (), options=ReadOptions(hub=hub))
 
 
 def _interpreter_of(folder: Path) -> InterpreterFacts:
@@ -124,6 +160,24 @@ def _read_folders(
         triton=dataclasses.replace(triton, imports=settle(triton.imports, modules)),
         machine=machine,
         linkage=_linkage(torch_tree, npu_tree, machine, root, options) if options.deep else None,
+        hub=_hub(target, search_path, distributions, options.hub),
+    )
+
+
+def _hub(
+    target: TargetFacts, search_path: Sequence[Path], distributions: Sequence[InstalledDistribution], hub: HubOptions
+) -> HubFacts | None:
+    if not hub.kernels and not any(_tree(search_path, name) for name in CONSUMERS):
+        return None
+    from flexdoctor.readers.hub import read_hub  # noqa: PLC0415 - most environments have no consumer of Hub kernels
+
+    return read_hub(
+        search_path,
+        distributions,
+        named=hub.kernels,
+        online=hub.online,
+        in_use=hub.in_use,
+        variables=os.environ if target.kind == "environment" else None,
     )
 
 

@@ -96,6 +96,16 @@ def resolve(name: str, aliases: Mapping[str, str]) -> str:
     return f"{known}.{tail}" if tail else known
 
 
+def assignment(node: ast.stmt) -> tuple[str | None, ast.expr | None]:
+    """Return name and value of `name = value`, annotated or not; (None, None) for any other statement."""
+    target = (
+        node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if isinstance(node, ast.Assign) else None
+    )
+    if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
+        return target.id, node.value
+    return None, None
+
+
 @dataclass(frozen=True)
 class Assignment:
     """`target = ...` or `setattr(owner, "attribute", ...)`; the target is dotted, with imports resolved."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -50,12 +51,13 @@ def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
     """Return the facts of the torch_npu below `tree`; `version` is that of its metadata."""
     texts = {name: text for name in tree.sources("torch_npu", SKIPPED) if (text := tree.read(name)) is not None}
     own = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", texts.get("torch_npu/version.py", ""), re.MULTILINE)
+    when = functools.cache(lambda name: _when(tree, texts, name))
     kernel_module, names, kernel_imports_at = _read_kernel_imports(tree, texts)
     return TorchNpuFacts(
         version=own[1] if own else version,
         has_inductor=tree.exists("torch_npu/_inductor/__init__.py"),
-        gate_patches=_read_patches(tree, texts, "_validate_device", GATE_MODULE),
-        has_triton_patches=_read_patches(tree, texts, "has_triton", "torch."),
+        gate_patches=_read_patches(tree, texts, "_validate_device", GATE_MODULE, when),
+        has_triton_patches=_read_patches(tree, texts, "has_triton", "torch.", when),
         extra_steps=tuple(_read_extra_steps(tree, texts, kernel_module)),
         kernel_imports=names,
         kernel_imports_at=kernel_imports_at,
@@ -66,7 +68,13 @@ def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
     )
 
 
-def _read_patches(tree: Tree, texts: Mapping[str, str], attribute: str, owner: str) -> tuple[Patch, ...]:
+def _read_patches(
+    tree: Tree,
+    texts: Mapping[str, str],
+    attribute: str,
+    owner: str,
+    when_of: Callable[[str], tuple[PatchTime, Place | None]],
+) -> tuple[Patch, ...]:
     """Find assignments that replace `attribute` of a module whose dotted name starts with `owner`.
 
     torch-npu also has functions of its own of these names, so the assignment's target decides, never the name.
@@ -83,7 +91,7 @@ def _read_patches(tree: Tree, texts: Mapping[str, str], attribute: str, owner: s
                 target = GATE_MODULE
             if not target.startswith(owner):
                 continue
-            when, via = _when(tree, texts, name)
+            when, via = when_of(name)
             place = tree.place(name, assignment.line, line_text(text, assignment.line))
             found.append(Patch(target, when, place, via))
     return tuple(sorted(found, key=lambda patch: (patch.when, patch.place.path, patch.place.line or 0)))

@@ -116,6 +116,9 @@ def _head(facts: Facts, language: Language) -> str:
 
 def _headline(report: Report, language: Language) -> str:
     cause = report.root_cause
+    if cause is not None and not cause.affects:
+        # It keeps something else from running: its title says what.
+        return f"{cause.title.to(language)}   {cause.code}"
     if cause is not None:
         what = _HEADLINE[report.required].to(language)
         colon = "：" if language == "zh" else ": "

@@ -1,0 +1,206 @@
+"""From an error to the link of the chain that is broken: patterns on type, message and frame, as data.
+
+The same table serves the live run, which has exceptions, and a pasted log, which has lines:
+
+    recognise([Raised("ImportError", "libhccl.so: cannot open shared object file")])
+    recognise_text(log)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flexdoctor.knowledge import load_table
+from flexdoctor.text import Text
+
+#: "real": raised by the real packages in our tests. "observed": seen when the wheels were tried, text recorded.
+#: "reported": quoted in public reports or vendor documents. "read": taken from the source that raises it.
+Basis = Literal["real", "observed", "reported", "read"]
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception as far as a matcher needs it. `frames` are "path function", outermost first."""
+
+    type: str
+    message: str
+    frames: tuple[str, ...] = ()
+    #: The first line of it in the text that was read, counted from one.
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A kind of error. `codes` are the faults that raise it, the likeliest first; none for a neighbour's error."""
+
+    name: str
+    meaning: Text
+    message: re.Pattern[str]
+    source: str
+    date: datetime.date
+    basis: Basis
+    codes: tuple[str, ...] = ()
+    type: re.Pattern[str] | None = None
+    frame: re.Pattern[str] | None = None
+    #: The text alone says too little: without a frame it is not this error.
+    frame_needed: bool = False
+
+    def fits(self, raised: Raised) -> bool:
+        """Whether this is such an error. What the text does not tell (a log without frames) does not speak against."""
+        if self.type and not self.type.fullmatch(raised.type.rpartition(".")[2]):
+            return False
+        if not self.message.search(raised.message):
+            return False
+        if self.frame is None or not (raised.frames or self.frame_needed):
+            return True
+        return any(self.frame.search(frame) for frame in raised.frames)
+
+
+@dataclass(frozen=True)
+class Match:
+    """An error that the table knows."""
+
+    signature: Signature
+    raised: Raised
+
+
+@functools.cache
+def signatures() -> tuple[Signature, ...]:
+    """Return the table, the more specific rows first."""
+    return tuple(_signature(row) for row in load_table("signatures")["signature"])
+
+
+def _signature(row: dict[str, object]) -> Signature:
+    def pattern(key: str) -> re.Pattern[str] | None:
+        return re.compile(str(row[key]), re.MULTILINE) if key in row else None
+
+    codes, message = row.get("codes", []), pattern("message")
+    if not isinstance(codes, list) or message is None or not isinstance(row["date"], datetime.date):
+        raise TypeError(f"signature {row['name']} is not well-formed")
+    return Signature(
+        name=str(row["name"]),
+        meaning=Text(str(row["en"]), str(row["zh"])),
+        message=message,
+        source=str(row["source"]),
+        date=row["date"],
+        basis=row["basis"],  # type: ignore[arg-type]
+        codes=tuple(str(code) for code in codes),
+        type=pattern("type"),
+        frame=pattern("frame"),
+        frame_needed=bool(row.get("frame_needed", False)),
+    )
+
+
+def recognise(chain: Sequence[Raised]) -> Match | None:
+    """Return what the table knows of a chain of exceptions, the first cause first; None for an unknown error.
+
+    The cause tells more than what was made of it, so the first exception that is known decides. Compilers put the
+    cause into their own text (`LoweringException: ImportError: ...`); that is taken apart first.
+    """
+    for raised in chain:
+        for inner in reversed(list(unwrap(raised))):
+            if signature := next((item for item in signatures() if item.fits(inner)), None):
+                return Match(signature, inner)
+    return None
+
+
+_NESTED = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)): (.*)", re.DOTALL)
+
+
+def unwrap(raised: Raised) -> Iterator[Raised]:
+    """Yield an exception and those that its message quotes, the outermost first."""
+    yield raised
+    text = raised.message
+    for _ in range(8):
+        text = re.sub(r"^backend='\w+' raised:\s*", "", text.strip())
+        match = _NESTED.match(text)
+        if match is None:
+            return
+        text = match[2]
+        yield Raised(match[1], text, raised.frames, raised.line)
+
+
+# A log puts its own words before a line: a rank, a time, a level, pytest's "E".
+_FRAME = re.compile(r'File "(?P<path>[^"]+)", line \d+, in (?P<function>\S.*)$')
+_EXCEPTION = re.compile(
+    r"(?:^|[\s\]|])(?:[A-Za-z_]\w*\.)*"
+    r"(?P<type>[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit)|Exception|[A-Z]\w*Warning)(?:: (?P<message>.*))?$"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+MAX_FOLLOWING = 12
+
+
+class _Reader:
+    """Puts the lines of a log together to exceptions."""
+
+    def __init__(self) -> None:
+        self._frames: list[str] = []
+        self._raised: Raised | None = None
+        self._following = 0
+
+    def take(self, number: int, line: str) -> Raised | None:
+        """Read one line; return the exception that it ends, if any."""
+        if match := _FRAME.search(line):
+            done = self.end()
+            self._frames.append(f"{match['path']} {match['function']}")
+            return done
+        if (match := _EXCEPTION.search(line)) and (self._frames or match["message"] is not None):
+            done = self.end()
+            self._raised = Raised(match["type"], match["message"] or "", tuple(self._frames), number)
+            # A warning is one line; what follows is somebody else's.
+            self._frames, self._following = [], MAX_FOLLOWING if match["type"].endswith("Warning") else 0
+            return done
+        if not line.strip() or line.lstrip().startswith("Traceback "):
+            if line.strip():
+                self._frames = []
+            return self.end()
+        if self._raised and self._following < MAX_FOLLOWING:
+            self._following += 1
+            self._raised = dataclasses.replace(self._raised, message=f"{self._raised.message}\n{line}")
+        return None
+
+    def end(self) -> Raised | None:
+        """Return the exception that was being read."""
+        done, self._raised = self._raised, None
+        return done
+
+
+def read_errors(text: str | Iterable[str]) -> Iterator[Raised]:
+    """Yield the exceptions in a traceback or a whole log, in the order in which they stand there."""
+    reader = _Reader()
+    for number, raw in enumerate(text.splitlines() if isinstance(text, str) else text, 1):
+        if raised := reader.take(number, _ANSI.sub("", raw).rstrip()):
+            yield raised
+    if raised := reader.end():
+        yield raised
+
+
+def recognise_text(text: str | Iterable[str]) -> list[Match]:
+    """Return every known error of a log, each kind once, in the order of its first line.
+
+    Lines that are no exception (a warning, an error code of the runtime) are held against the rows that ask for no
+    type.
+    """
+    lines = text.splitlines() if isinstance(text, str) else list(text)
+    found: dict[str, Match] = {}
+    for raised in read_errors(lines):
+        if match := recognise([raised]):
+            found.setdefault(match.signature.name, match)
+    for number, raw in enumerate(lines, 1):
+        line = Raised("", _ANSI.sub("", raw), (), number)
+        for signature in signatures():
+            if signature.type is None and signature.message.search(line.message):
+                found.setdefault(signature.name, Match(signature, line))
+    return sorted(found.values(), key=lambda match: match.raised.line or 0)
+
+
+def unrecognised(text: str | Iterable[str]) -> list[Raised]:
+    """Return the exceptions of a log of which the table knows none; empty when it knows one of them."""
+    errors = list(read_errors(text))
+    return [] if any(recognise([raised]) for raised in errors) else errors
