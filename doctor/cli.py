@@ -80,6 +80,15 @@ class Listing(str, Enum):
 
     checks = "checks"
     stacks = "stacks"
+    fixes = "fixes"
+
+
+class InstallWith(str, Enum):
+    """Which installer applies a plan."""
+
+    auto = "auto"
+    pip = "pip"
+    uv = "uv"
 
 
 PythonOption = Annotated[
@@ -302,6 +311,7 @@ def check(
         select=_codes(select, CHAIN, "--select", links=True),
         ignore=_codes(ignore, CHAIN, "--ignore", links=False),
     )
+    _mention_cut_off_fix(facts, lang)
     detail = "quiet" if quiet else "verbose" if verbose else "normal"
     _write(_render(report, facts, CHAIN, format_, output, lang, color, detail), output)
     raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
@@ -344,6 +354,118 @@ def snapshot(
     _write(dump(facts), output)
 
 
+@app.command()
+def fix(
+    python: PythonOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="CODE", help="Mend only these; warnings too.")
+    ] = None,
+    require: Annotated[
+        Capability, typer.Option("--require", envvar="FLEXDOCTOR_REQUIRE", help="What must work.")
+    ] = Capability.compiled_forward,
+    stack: Annotated[
+        str | None, typer.Option("--stack", metavar="NAME", help="End in this one of the sets that the plan names.")
+    ] = None,
+    installer: Annotated[
+        InstallWith, typer.Option("--installer", help="pip where the environment has it, else uv.")
+    ] = InstallWith.auto,
+    index_url: Annotated[str | None, typer.Option("--index-url", metavar="URL", help="As for pip.")] = None,
+    extra_index_url: Annotated[
+        list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="As for pip.")
+    ] = None,
+    find_links: Annotated[
+        list[str] | None, typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.")
+    ] = None,
+    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: nothing but --find-links.")] = False,
+    with_dependencies: Annotated[
+        bool, typer.Option("--with-dependencies", help="Let installed dependencies move where the plan's packages ask.")
+    ] = False,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
+    ] = Format.text,
+    lang: LangOption = None,
+) -> None:
+    """Plan what mends this environment, show it, apply it on a yes, verify it. `flexdoctor undo` takes it back.
+
+    Exit codes: 0 healthy or only shown, 1 faults remain, 2 usage, 3 could not start, 4 applied, found no better and
+    rolled back.
+    """
+    from flexdoctor import chain, console  # noqa: PLC0415
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.treatment.course import Options  # noqa: PLC0415
+    from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+    from flexdoctor.treatment.planning import known  # noqa: PLC0415
+    from flexdoctor.treatment.session import Session  # noqa: PLC0415
+
+    def examine() -> tuple[Facts, Report]:
+        facts = _read(python=python)
+        return facts, chain.diagnose(facts, CHAIN, required=require.value)
+
+    places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
+    language = console.choose_language(lang.value if lang else None, sys.stdout)
+    session = Session(
+        examine=examine,
+        fixes=FIXES,
+        knowledge=known(),
+        options=Options(
+            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index), installer.value, with_dependencies
+        ),
+        language=language,
+        ask=(lambda question: typer.confirm(question, err=True)) if console.is_terminal(sys.stdin) else None,
+        as_json=format_ is Format.json,
+        select=_codes(select, CHAIN, "--select", links=False),
+        stack=stack,
+    )
+    try:
+        code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)
+    except TreatmentError as error:
+        raise StopError(error.message.to(language), error.exit_code) from error
+    raise typer.Exit(code)
+
+
+@app.command()
+def undo(
+    entry: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which fix. Default: the last one.")] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Only list what can be taken back.")] = False,
+    python: PythonOption = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where files were changed since; those changes are lost.")
+    ] = False,
+    lang: LangOption = None,
+) -> None:
+    """Put back, byte for byte, what a fix has changed. Needs no network.
+
+    Exit codes: 0 undone, 2 there is no such fix, 3 not, or not all, could be put back.
+    """
+    from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+    from flexdoctor.reports import plan_text  # noqa: PLC0415
+    from flexdoctor.treatment import course, journal  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+    from flexdoctor.treatment.target import prefix_of  # noqa: PLC0415
+
+    language = choose_language(lang.value if lang else None, sys.stdout)
+    prefix = prefix_of(_read(python=python))
+    if prefix is None:
+        raise StopError("this target has no prefix, so it has no journal", 3)
+    problems: list[str] = []
+    try:
+        if list_only:
+            lines = [*plan_text.journal_lines(journal.entries(prefix), language)]
+        else:
+            chosen = course.pick(prefix, entry)
+            problems = course.undo(chosen, force=force)
+            lines = [*plan_text.undone_lines(chosen, problems, language)]
+    except TreatmentError as error:
+        raise StopError(error.message.to(language), error.exit_code) from error
+    write_report(plan_text.render(lines), None)
+    raise typer.Exit(3 if problems else 0)
+
+
 @app.command("list")
 def list_(
     what: Annotated[Listing, typer.Argument(help="What to list.")],
@@ -352,11 +474,16 @@ def list_(
     cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,
     lang: LangOption = None,
 ) -> None:
-    """List the links of the chain with their codes, or the known sets of packages, best first."""
+    """List the links of the chain with their codes, the fixes, or the known sets of packages, best first."""
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
     from flexdoctor.reports import listings  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
+    if what is Listing.fixes:
+        from flexdoctor.fixes import FIXES  # noqa: PLC0415
+
+        write_report("".join(f"{fix.name}: {fix.title.to(language)}  {' '.join(fix.opens)}\n" for fix in FIXES), None)
+        return
     if what is Listing.stacks:
         write_report(listings.list_stacks(python, arch, cann, language), None)
         return
@@ -375,6 +502,22 @@ def _read(**options: Any) -> Facts:
         raise StopError(str(error), 2) from error
     except targets.TargetError as error:
         raise StopError(str(error), 3) from error
+
+
+def _mention_cut_off_fix(facts: Facts, lang: Lang | None) -> None:
+    """Say on stderr that a fix of this environment was cut off, because nothing else that is said may be believed."""
+    prefix = facts.interpreter.prefix
+    if prefix is None or not (Path(prefix).expanduser() / ".flexdoctor").is_dir():
+        return
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.treatment.course import refuse_interrupted  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+
+    try:
+        refuse_interrupted(Path(prefix).expanduser())
+    except TreatmentError as error:
+        language = choose_language(lang.value if lang else None, sys.stderr)
+        typer.echo(f"flexdoctor: {error.message.to(language)}", err=True)
 
 
 def _run_live(
@@ -427,10 +570,13 @@ def _render(
     from flexdoctor import console  # noqa: PLC0415
 
     if format_ is Format.json:
+        from flexdoctor.fixes import FIXES  # noqa: PLC0415
         from flexdoctor.reports.document import report_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
+        from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
 
-        return render_json(report_document(report, facts, lang.value if lang else "en"))
+        plan = make_plan(facts, report, FIXES, known())
+        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes=FIXES))
     from flexdoctor.reports.text import TextOptions, render_text  # noqa: PLC0415
 
     language = console.choose_language(lang.value if lang else None, sys.stdout)

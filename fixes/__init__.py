@@ -1,1 +1,14 @@
-"""Remedies: one module a remedy, planned and undone by `flexdoctor.treatment`."""
+"""The remedies, in the order in which they may propose steps. A new one is one module here and one line in FIXES."""
+
+from flexdoctor.fixes import companions, cuda_build, gate, major, reinstall, stack, triton
+from flexdoctor.treatment.plan import Fix
+
+FIXES: tuple[Fix, ...] = (
+    stack.FIX,
+    reinstall.FIX,
+    cuda_build.FIX,
+    companions.FIX,
+    triton.FIX,
+    gate.FIX,
+    major.FIX,
+)

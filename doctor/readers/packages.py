@@ -67,6 +67,11 @@ class InstalledDistribution:
         lines = re.findall(rf"^\"?{re.escape(folder)}/[^\n]*", self.record_text or "", re.MULTILINE)
         return tuple(_parse_record(lines))
 
+    @property
+    def all_rows(self) -> tuple[RecordRow, ...]:
+        """Everything that RECORD lists. Parsing it whole takes long for torch; only a treatment needs it."""
+        return tuple(_parse_record((self.record_text or "").splitlines()))
+
     @cached_property
     def shallow_rows(self) -> tuple[RecordRow, ...]:
         """What RECORD lists in the first two levels: enough to tell whether an installation broke off."""

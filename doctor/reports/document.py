@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from flexdoctor import __version__
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Finding, Report
 from flexdoctor.knowledge import newest_date
+from flexdoctor.reports.plan_text import plan_document
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
+
+if TYPE_CHECKING:
+    from flexdoctor.treatment.plan import Fix, Plan
 
 SCHEMA_VERSION = 1
 
 
-def report_document(report: Report, facts: Facts, language: Language = "en") -> dict[str, Any]:
-    """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`."""
+def report_document(
+    report: Report,
+    facts: Facts,
+    language: Language = "en",
+    *,
+    plan: Plan | None = None,
+    fixes: Sequence[Fix] = (),
+) -> dict[str, Any]:
+    """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`.
+
+    Args:
+        plan: what `flexdoctor fix` would do.
+        fixes: the remedies that there are.
+    """
     interpreter = facts.interpreter
     return {
         **_head(),
@@ -32,8 +49,10 @@ def report_document(report: Report, facts: Facts, language: Language = "en") -> 
         "required": report.required,
         "root_cause": report.root_cause.code if report.root_cause else None,
         "capabilities": {name: to_json(report.capabilities[name]) for name in CAPABILITIES},
-        "findings": [_finding(item, language) for item in report.findings],
-        "plan": [],
+        "findings": [
+            _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
+        ],
+        "plan": plan_document(plan, language) if plan else [],
         "error": None,
     }
 
@@ -60,7 +79,7 @@ def _head() -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding, language: Language) -> dict[str, Any]:
+def _finding(finding: Finding, language: Language, fixes: Sequence[str]) -> dict[str, Any]:
     return {
         "code": finding.code,
         "link": finding.link,
@@ -73,5 +92,5 @@ def _finding(finding: Finding, language: Language) -> dict[str, Any]:
         "predicted_errors": list(finding.predicted_errors),
         "affects": list(finding.affects),
         "remedy": finding.remedy.to(language),
-        "fixes": [],
+        "fixes": list(fixes) if finding.status in ("fail", "warn") else [],
     }
