@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.facts import Facts
     from flexdoctor.findings import Report
+    from flexdoctor.treatment.plan import Fix, Plan
 
 app = typer.Typer(
     name="flexdoctor",
@@ -569,14 +571,12 @@ def _render(
 ) -> str:
     from flexdoctor import console  # noqa: PLC0415
 
+    plan, fixes = _plan(report, facts)
     if format_ is Format.json:
-        from flexdoctor.fixes import FIXES  # noqa: PLC0415
         from flexdoctor.reports.document import report_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
-        from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
 
-        plan = make_plan(facts, report, FIXES, known())
-        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes=FIXES))
+        return render_json(report_document(report, facts, lang.value if lang else "en", plan=plan, fixes=fixes))
     from flexdoctor.reports.text import TextOptions, render_text  # noqa: PLC0415
 
     language = console.choose_language(lang.value if lang else None, sys.stdout)
@@ -586,8 +586,19 @@ def _render(
         terminal=output is None and console.is_terminal(sys.stdout),
         width=console.width(),
         colour=output is None and console.wants_colour(sys.stdout, color.value),
+        mended_by_fix=frozenset(plan.opens if plan else ()),
     )
     return render_text(report, facts, chain, options)
+
+
+def _plan(report: Report, facts: Facts) -> tuple[Plan | None, Sequence[Fix]]:
+    """Plan what `flexdoctor fix` would do. Only an environment that is there can be mended."""
+    if facts.target.kind != "environment" or all(item.status not in ("fail", "warn") for item in report.findings):
+        return None, ()
+    from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
+
+    return make_plan(facts, report, FIXES, known()), FIXES
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -26,7 +26,7 @@ def test_every_link_has_its_line() -> None:
 
 
 def test_commands_in_the_usage_exist() -> None:
-    options = on_terminal(["check", "--help"], 100) + on_terminal(["list", "--help"], 100)
+    options = "".join(on_terminal([command, "--help"], 100) for command in ("check", "list", "fix", "undo"))
     usage = README[README.index("## Use") : README.index("## How it knows")]
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", usage)) - {"--lang", "--flexdoctor-kernels"}:
         assert option in options

@@ -91,6 +91,8 @@ class TextOptions:
     terminal: bool = False
     width: int = 80
     colour: bool = False
+    #: Codes that `flexdoctor fix` would mend here.
+    mended_by_fix: frozenset[str] = frozenset()
 
 
 def render_text(report: Report, facts: Facts, chain: Sequence[Check], options: TextOptions) -> str:
@@ -177,6 +179,15 @@ def _capabilities(report: Report, language: Language) -> Iterator[tuple[str, str
         )
 
 
+def _remedy(finding: Finding, options: TextOptions) -> str:
+    """Return what to do: our own command where it helps, and what a person would do by hand."""
+    by_hand = finding.remedy.to(options.language)
+    if finding.code not in options.mended_by_fix:
+        return by_hand
+    separator = "；或手动：" if options.language == "zh" else ", or by hand: "
+    return "flexdoctor fix" + (separator + by_hand if by_hand else "")
+
+
 def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
     language = options.language
     yield _head(facts, language)
@@ -186,8 +197,8 @@ def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
     for finding in report.findings:
         code = finding.code or finding.blocked_by or "-"
         line = f"{finding.status.upper()} {code} {finding.link} {finding.title.to(language)}"
-        if finding.remedy.en and finding.status in ("fail", "warn"):
-            line += f" {_LABEL['fix'].to(language)}: {finding.remedy.to(language)}"
+        if finding.status in ("fail", "warn") and (remedy := _remedy(finding, options)):
+            line += f" {_LABEL['fix'].to(language)}: {remedy}"
         yield line
         if options.detail == "verbose":
             for item in finding.evidence:
@@ -296,8 +307,8 @@ class _Terminal:
             self._labelled("see" if not number else "", error, copy=True)
         if finding.detail.en:
             self._labelled("why", finding.detail.to(self.language))
-        if finding.remedy.en:
-            self._labelled("fix", finding.remedy.to(self.language))
+        if remedy := _remedy(finding, self.options):
+            self._labelled("fix", remedy)
 
     def _labelled(
         self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2
