@@ -1,4 +1,4 @@
-"""Source patches: one line of one file, and only where the whole file is the one that the patch was written for."""
+"""Source patches: a line of one file, or several in the same way, and only where the whole file is the one that the patch was written for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import functools
 import hashlib
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ class PatchRow:
     line: int
     find: str
     replace: str
+    #: More lines in which the same is replaced.
+    also: tuple[int, ...] = ()
 
 
 @functools.cache
@@ -33,7 +36,12 @@ def rows() -> tuple[PatchRow, ...]:
     """Return every known patch."""
     keys = PatchRow.__dataclass_fields__
     return tuple(
-        PatchRow(**{key: row[key] for key in keys if key not in ("name", "file")}, name=name, file=table["file"])
+        PatchRow(
+            **{key: row[key] for key in keys if key in row and key != "also"},
+            name=name,
+            file=table["file"],
+            also=tuple(row.get("also", ())),
+        )
         for name, table in load_table("patches")["patch"].items()
         for row in table["rows"]
     )
@@ -50,14 +58,15 @@ def patch_for(name: str, site: Path, release: str, *, replaced: bool = False) ->
             continue
         if replaced:
             head = f"--- a/{row.file}\n+++ b/{row.file}\n@@ -{row.line} +{row.line} @@\n"
-            return SourcePatch(row.sha256, row.line, row.find, row.replace, f"{head}-{row.find}\n+{row.replace}\n")
+            diff = f"{head}-{row.find}\n+{row.replace}\n"
+            return SourcePatch(row.sha256, row.line, row.find, row.replace, diff, row.also)
         try:
             content = (site / row.file).read_bytes()
         except OSError:
             return None
         if hashlib.sha256(content).hexdigest() != row.sha256:
             return None
-        return SourcePatch(row.sha256, row.line, row.find, row.replace, _diff(row, content))
+        return SourcePatch(row.sha256, row.line, row.find, row.replace, _diff(row, content), row.also)
     return None
 
 
@@ -69,24 +78,25 @@ def file_of(name: str) -> str:
 
 def _diff(row: PatchRow, content: bytes) -> str:
     old = content.decode("utf-8").splitlines(keepends=True)
-    new = changed(content, row.line, row.find, row.replace).decode("utf-8").splitlines(keepends=True)
+    new = changed(content, row.line, row.find, row.replace, row.also).decode("utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, new, f"a/{row.file}", f"b/{row.file}"))
 
 
-def changed(content: bytes, line: int, find: str, replace: str) -> bytes:
-    """Return `content` with `find` replaced once in one line.
+def changed(content: bytes, line: int, find: str, replace: str, also: Iterable[int] = ()) -> bytes:
+    """Return `content` with `find` replaced once in one line, and in those of `also`.
 
     Raises:
-        TreatmentError: that line does not hold it exactly once.
+        TreatmentError: a line does not hold it exactly once.
     """
     lines = content.decode("utf-8").splitlines(keepends=True)
-    if line > len(lines) or lines[line - 1].count(find) != 1:
-        raise TreatmentError(
-            Text(
-                "line {line} is not the one that the patch was written for", "第 {line} 行与补丁所针对的内容不符"
-            ).format(line=line)
-        )
-    lines[line - 1] = lines[line - 1].replace(find, replace)
+    for number in (line, *also):
+        if number > len(lines) or lines[number - 1].count(find) != 1:
+            raise TreatmentError(
+                Text(
+                    "line {line} is not the one that the patch was written for", "第 {line} 行与补丁所针对的内容不符"
+                ).format(line=number)
+            )
+        lines[number - 1] = lines[number - 1].replace(find, replace)
     return "".join(lines).encode("utf-8")
 
 
@@ -105,4 +115,4 @@ def apply_patch(path: Path, patch: SourcePatch) -> None:
             ).format(path=path)
         )
     mode = stat.S_IMODE(path.stat().st_mode)
-    write_whole(path, changed(content, patch.line, patch.find, patch.replace), mode)
+    write_whole(path, changed(content, patch.line, patch.find, patch.replace, patch.also), mode)

@@ -28,7 +28,7 @@ class TreatmentError(Exception):
 
 @dataclass(frozen=True)
 class SourcePatch:
-    """One line of one file, changed only where the whole file is the one that the patch was written for."""
+    """A line of one file, or several in the same way, changed only where the whole file is the one that the patch was written for."""
 
     sha256: str
     line: int
@@ -36,6 +36,8 @@ class SourcePatch:
     replace: str
     #: What a person is shown: a unified diff, or the line alone where the file is not installed yet.
     diff: str
+    #: More lines of that file in which the same is replaced.
+    also: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

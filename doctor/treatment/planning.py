@@ -28,6 +28,7 @@ OWN_BUILD = Text(
     "{names}：由您的源码目录以可编辑方式安装，不应由工具替换",
 )
 _CHAIN = ("torch", "torch-npu", "triton-ascend")
+_HUB = "hub_kernels"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def make_plan(
     manual = [_manual(item) for item in left]
     if late := _replaces_gate_late(facts, steps, reached):
         manual.append(late)
-    hopeless = _hopeless(facts, knowledge, left, report.required) if not fitting else NOTHING
+    # A set of packages is no remedy for a kernel from the Hub.
+    of_sets = [item for item in left if item.link != _HUB]
+    hopeless = _hopeless(facts, knowledge, of_sets, report.required) if not fitting else NOTHING
     return Plan(
         steps=tuple(steps),
         manual=tuple(manual),
