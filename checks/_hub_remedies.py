@@ -67,8 +67,9 @@ def _moved_to(consumer: str, version: str, fault: str, backend: str, names: Iter
 
 def _newer(version: str) -> Text:
     return Text(
-        "move to diffusers>={version} (its bound on huggingface_hub moves with it)",
-        "升级到 diffusers>={version}（其 huggingface_hub 约束随之变化）",
+        'move to diffusers>={version}: python -m pip install "diffusers>={version}" (its bound on huggingface_hub '
+        "moves with it)",
+        '升级到 diffusers>={version}：python -m pip install "diffusers>={version}"（其 huggingface_hub 约束随之变化）',
     ).format(version=version)
 
 
@@ -174,7 +175,7 @@ def for_version_required() -> Text:
     row = next(row for row in load_table("hub")["moved"] if row["fault"] == "version required")
     return _numbered(
         [
-            Text("move to diffusers>={version}", "升级到 diffusers>={version}").format(version=row["version"]),
+            _newer(row["version"]),
             Text(
                 'select another backend: set_attention_backend("native") (no change of packages)',
                 '改选其他后端：set_attention_backend("native")（无需改动软件包）',

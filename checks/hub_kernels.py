@@ -837,7 +837,11 @@ def _version_clash(
         for row in load_table("hub")["announced"]
         if row["about"] == VERSIONS.code and other == "kernels" and wanted
     ]
-    remedy = Text("install {other}{wanted}", "请安装 {other}{wanted}") if wanted else NOTHING
+    remedy = (
+        Text('python -m pip install "{other}{wanted}"', 'python -m pip install "{other}{wanted}"')
+        if wanted
+        else NOTHING
+    )
     finding = found(
         LINK,
         VERSIONS,

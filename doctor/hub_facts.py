@@ -286,5 +286,7 @@ class HubFacts:
     answers: tuple[HubAnswer, ...] = ()
     #: The C++ ABI of this torch, when its build files tell.
     cxx11_abi: bool | None = None
+    #: What installed packages ask of diffusers, as written: a remedy must not break it.
+    diffusers_wanted: tuple[str, ...] = ()
     #: Files of the consumers themselves.
     unread: tuple[Unread, ...] = ()

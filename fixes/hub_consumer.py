@@ -24,7 +24,7 @@ _TRUE = ("1", "true", "yes", "on")
 
 
 def propose(situation: Situation) -> Iterator[Step]:
-    """Install the known version, where everything that it asks for is there: this touches no other package."""
+    """Install the known version, where nothing else has to move for it."""
     version = suitable(situation)
     if version:
         yield install_step(
@@ -51,12 +51,23 @@ def suitable(situation: Situation) -> str:
     for row in load_table("hub")["moved"]:
         if (row["consumer"], row["fault"], row["name"][: len(_PREFIX)]) == (CONSUMER, "name", _PREFIX):
             version = str(row["version"])
-            return version if _fits_alone(situation, version) else ""
+            return version if _fits_alone(situation, hub, version) else ""
     return ""
+
+
+def site(situation: Situation) -> str:
+    """Return the folder in which an installer has put diffusers; empty for a source folder of the user's own."""
+    dist, hub = situation.facts.packages.find(CONSUMER), situation.facts.hub
+    if dist is None or hub is None or hub.diffusers is None or not hub.diffusers.backends:
+        return ""
+    folder = dist.metadata_path.rpartition("/")[0]
+    return folder if hub.diffusers.backends[0].place.path.startswith(f"{folder}/{CONSUMER}/") else ""
 
 
 def renamed(situation: Situation) -> bool:
     """Tell whether every name that is missed is there under its plain spelling: then the same remedy mends them all."""
+    if not site(situation):
+        return False
     found = [item for item in situation.report.findings if item.code == _NAMES and item.status in ("fail", "warn")]
     return bool(situation.has(_NAMES) and found) and all(_is_renamed(situation.facts.hub, item) for item in found)
 
@@ -64,8 +75,8 @@ def renamed(situation: Situation) -> bool:
 def _is_renamed(hub: HubFacts | None, finding: Finding) -> bool:
     """Tell whether a finding is of a backend and a kernel for which dropping the prefix is enough."""
     for surface in hub.surfaces if hub else ():
-        if not any(item.path == surface.path for item in finding.evidence):
-            continue
+        if surface.asked_for or not any(item.path == surface.path for item in finding.evidence):
+            continue  # a kernel that was named to one check is not what `fix` looks at
         for backend in hub.diffusers.backends if hub and hub.diffusers else ():
             places = {(name.place.path, name.place.line) for name in backend.names if name.path in surface.absent}
             if places & {(item.path, item.line) for item in finding.evidence}:
@@ -82,8 +93,8 @@ def _pinned(hub: HubFacts) -> bool:
     return bool(hub.surfaces) and all(item.origin == "LOCAL_KERNELS" for item in hub.surfaces)
 
 
-def _fits_alone(situation: Situation, version: str) -> bool:
-    """Tell whether that version finds what it asks for, and whether nothing here forbids it."""
+def _fits_alone(situation: Situation, hub: HubFacts, version: str) -> bool:
+    """Tell whether that version can do with what is here (what is missing is added), and nothing here forbids it."""
     row: dict[str, Any] | None = next(
         (
             item
@@ -95,8 +106,8 @@ def _fits_alone(situation: Situation, version: str) -> bool:
     if row is None or not _is_older(situation.installed(CONSUMER), version):
         return False
     wanted = [Requirement(line) for line in row["requires"]]
-    return all(_holds(situation, item) for item in wanted) and not any(
-        _forbids(line, version) for dist in situation.facts.packages.distributions for line in dist.requires
+    return not any(_must_move(situation, item) for item in wanted) and not any(
+        _forbids(line, version) for line in hub.diffusers_wanted
     )
 
 
@@ -107,12 +118,12 @@ def _is_older(installed: str, version: str) -> bool:
         return False
 
 
-def _holds(situation: Situation, wanted: Requirement) -> bool:
+def _must_move(situation: Situation, wanted: Requirement) -> bool:
     found = situation.installed(canonicalize_name(wanted.name))
     try:
-        return bool(found) and wanted.specifier.contains(found, prereleases=True)
+        return bool(found) and not wanted.specifier.contains(found, prereleases=True)
     except InvalidVersion:
-        return False
+        return True
 
 
 def _forbids(line: str, version: str) -> bool:

@@ -18,15 +18,11 @@ def propose(situation: Situation) -> Iterator[Step]:
     """Patch the registry where a newer diffusers cannot be moved to alone."""
     if not hub_consumer.renamed(situation) or hub_consumer.suitable(situation):
         return
-    dist = situation.facts.packages.find(hub_consumer.CONSUMER)
-    hub = situation.facts.hub
-    if dist is None or dist.is_editable or hub is None or hub.diffusers is None:
-        return
-    path = hub.diffusers.backends[0].place.path
-    site = path.removesuffix(file_of(NAME))
-    patch = patch_for(NAME, Path(site).expanduser(), dist.version) if site != path else None
+    site = hub_consumer.site(situation)
+    patch = patch_for(NAME, Path(site).expanduser(), situation.installed(hub_consumer.CONSUMER))
     if patch is None:
         return
+    path = f"{site}/{file_of(NAME)}"
     lines = ", ".join(str(line) for line in (patch.line, *patch.also))
     yield Step(
         "patch",

@@ -126,6 +126,7 @@ def read_hub(
         cache=fold_home(cache) if cache else None,
         answers=tuple(answers),
         cxx11_abi=_cxx11_abi(search_path),
+        diffusers_wanted=tuple(_wanting_diffusers(distributions)) if diffusers else (),
         unread=tuple(notes),
     )
 
@@ -145,6 +146,12 @@ def _hub_bound(requires: tuple[str, ...]) -> str | None:
         if match and "extra" not in line:
             return match[2].strip() or None
     return None
+
+
+def _wanting_diffusers(distributions: Sequence[InstalledDistribution]) -> Iterator[str]:
+    for item in distributions:
+        if "diffusers" in (item.metadata_text or ""):
+            yield from (line for line in item.requires if line.startswith("diffusers") and "extra" not in line)
 
 
 def _wanted(diffusers: DiffusersHub | None, transformers: TransformersHub | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Source patches: a line of one file, or several in the same way, and only where the whole file is the one that the patch was written for."""
+"""Source patches: lines of one file, and only where the whole file is the one that the patch was written for."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class TreatmentError(Exception):
 
 @dataclass(frozen=True)
 class SourcePatch:
-    """A line of one file, or several in the same way, changed only where the whole file is the one that the patch was written for."""
+    """Lines of one file, changed only where the whole file is the one that the patch was written for."""
 
     sha256: str
     line: int

@@ -208,13 +208,14 @@ def test_torch_npu_follows_torch_2_13(env: Path, house: Path, vendor: str) -> No
 
 @pytest.mark.parametrize("row", patches.rows(), ids=lambda row: f"{row.name}-{row.release}")
 def test_patch_rows_fit_the_real_files(row: patches.PatchRow) -> None:
-    found = [*CACHE.glob(f"torch-{row.release}-*.whl"), *CACHE.glob(f"torch-{row.release}+cpu-*.whl")]
+    name = row.file.partition("/")[0]
+    found = [*CACHE.glob(f"{name}-{row.release}-*.whl"), *CACHE.glob(f"{name}-{row.release}+cpu-*.whl")]
     if not found:
-        pytest.skip(f"torch {row.release} is not in the cache")
+        pytest.skip(f"{name} {row.release} is not in the cache")
     for wheel in found:
         with ZipFile(wheel) as archive:
             content = archive.read(row.file)
         assert hashlib.sha256(content).hexdigest() == row.sha256
-        changed = patches.changed(content, row.line, row.find, row.replace)
+        changed = patches.changed(content, row.line, row.find, row.replace, row.also)
         compile(changed, row.file, "exec")
         assert len(changed.splitlines()) == len(content.splitlines())

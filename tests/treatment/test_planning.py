@@ -276,12 +276,18 @@ def test_a_plan_survives_the_journal(site: Path) -> None:
 def test_every_patch_row_opens_what_it_says(row: patches.PatchRow) -> None:
     assert row.find != row.replace
     assert len(row.sha256) == 64
-    line = {"gate": f"    if {row.find} and query.device.type:\n", "major": f"    return {row.find}\n"}[row.name]
+    line = {
+        "gate": f"    if {row.find} and query.device.type:\n",
+        "major": f"    return {row.find}\n",
+        "hub_registry": f'        wrapped_forward_attr={row.find}flash_attn_forward",\n',
+    }[row.name]
     if row.find.startswith("supported"):
         line = '    supported_devices = {"cuda", "cpu"}\n'
-    content = ("\n" * (row.line - 1) + line).encode()
-    changed = patches.changed(content, row.line, row.find, row.replace).decode()
+    lines = [row.line, *row.also]
+    content = "".join(line if number in lines else "\n" for number in range(1, max(lines) + 1)).encode()
+    changed = patches.changed(content, row.line, row.find, row.replace, row.also).decode()
     assert ("npu" in changed) == (row.name == "gate")
+    assert "_wrapped_" not in changed
 
 
 def finding(code: str, link: str, remedy: str = "") -> Finding:
