@@ -25,8 +25,10 @@ from flexdoctor import snapshots
 from flexdoctor.facts import Facts, MachineFacts, TargetFacts
 from flexdoctor.knowledge import load_table
 from flexdoctor.readers.environment import read_site_packages
+from flexdoctor.readers.hub import read_hub
 from flexdoctor.readers.locks import Plan, Planned, Platform
 from flexdoctor.readers.machine import read_machine
+from flexdoctor.readers.packages import find_distributions
 from flexdoctor.readers.planned import read_requirements
 from flexdoctor.readers.wheels import open_wheelhouse
 from flexdoctor.serialise import from_json, to_json
@@ -56,6 +58,8 @@ def record(recipe: Mapping[str, Any], wheels: Path | None) -> Facts:
         machine_examined="files" in recipe,
     )
     facts = dataclasses.replace(facts, target=target)
+    if "consumers" in recipe:
+        facts = _with_hub(facts, recipe, wheels)
     return _with_machine(facts, recipe) if "files" in recipe else facts
 
 
@@ -69,22 +73,47 @@ def _with_machine(facts: Facts, recipe: Mapping[str, Any]) -> Facts:
         return dataclasses.replace(facts, machine=_moved(machine, scratch, ""))
 
 
+def _with_hub(facts: Facts, recipe: Mapping[str, Any], folder: Path | None) -> Facts:
+    """Add what the consumers of Hub kernels ask for, and the kernels of the recipe as LOCAL_KERNELS."""
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name).resolve()
+        site = scratch / "site-packages"
+        _lay_out_all(recipe, recipe["consumers"], folder, site)
+        local = []
+        for repo, files in recipe["kernels"].items():
+            kernel = scratch / "kernels" / repo.rpartition("/")[2]
+            for file, text in files.items():
+                path = kernel / "build" / "torch-universal" / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            local.append(f"{repo}={kernel}")
+        variables = {"LOCAL_KERNELS": ":".join(local), "KERNELS_CACHE": str(scratch / "cache")}
+        distributions, _ = find_distributions([site])
+        hub = read_hub([site], distributions, variables=variables)
+        facts = _moved(dataclasses.replace(facts, hub=hub), str(site), _SITE)
+        return _moved(facts, str(scratch), "/opt")
+
+
 def _record_wheels(recipe: Mapping[str, Any], folder: Path | None) -> Facts:
-    if folder is None:
-        raise FileNotFoundError(f"{recipe['name']} needs --wheels")
-    found, _ = open_wheelhouse(folder)
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch, "lib", "python3.11", "site-packages")
-        for line in recipe["wheels"]:
-            name, _, version = line.partition("==")
-            paths = [wheel.tree.path for wheel in found if (wheel.name, wheel.version) == (name, version)]
-            if not paths:
-                raise FileNotFoundError(f"{folder} has no wheel of {line}")
-            lay_out(paths[0], site)
+        _lay_out_all(recipe, recipe["wheels"], folder, site)
         for module in recipe.get("modules", ()):
             (site / module).mkdir()
             (site / module / "__init__.py").touch()
         return _moved(read_site_packages(site), str(site.resolve()), _SITE)
+
+
+def _lay_out_all(recipe: Mapping[str, Any], lines: Iterable[str], folder: Path | None, site: Path) -> None:
+    if folder is None:
+        raise FileNotFoundError(f"{recipe['name']} needs --wheels")
+    found, _ = open_wheelhouse(folder)
+    for line in lines:
+        name, _, version = line.partition("==")
+        paths = [wheel.tree.path for wheel in found if (wheel.name, wheel.version) == (name, version)]
+        if not paths:
+            raise FileNotFoundError(f"{folder} has no wheel of {line}")
+        lay_out(paths[0], site)
 
 
 def lay_out(wheel: Path, site: Path) -> None:

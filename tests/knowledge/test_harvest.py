@@ -122,7 +122,10 @@ def test_a_release_that_the_index_lacks(
     assert "no Linux wheel of torch-npu 2.99.0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("recipe", [row for row in recipes() if "requirements" in row], ids=lambda row: row["name"])
+PINS_ONLY = [row for row in recipes() if "requirements" in row and "consumers" not in row]
+
+
+@pytest.mark.parametrize("recipe", PINS_ONLY, ids=lambda row: row["name"])
 def test_a_shipped_example_is_what_its_recipe_records(recipe: dict[str, object]) -> None:
     assert snapshots.load_example(str(recipe["name"])) == record(recipe, None)
 
@@ -142,6 +145,7 @@ WALK = {
     "8-healthy": None,
     "triton-overwritten": "FD213",
     "cann-unsourced": "FD123",
+    "hub-kernel-mismatch": "FD301",
 }
 
 
