@@ -122,6 +122,7 @@ BAD_BACKEND = Fault(
 )
 
 _NO_FUNCTION = "TypeError: 'NoneType' object is not callable"
+_USERS = ("diffusers", "transformers")
 _TRUE = ("1", "true", "yes", "on")
 _REASONS = {
     "no repository": Text("the Hub has no such repository, or it is private", "Hub 上没有该仓库，或为私有仓库"),
@@ -138,7 +139,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
     """Compare every kernel that could be loaded here with what its consumers make of it."""
     hub = facts.hub
     if hub is None:
-        yield skipped(LINK, Text("no diffusers or transformers here", "此环境没有 diffusers 或 transformers"))
+        yield skipped(LINK, _why_nothing(facts))
         return
     findings = [
         *_unreadable(hub),
@@ -150,6 +151,17 @@ def examine(facts: Facts) -> Iterator[Finding]:
     if not findings:
         findings.append(_nothing_to_compare(facts, hub))
     yield from findings
+
+
+def _why_nothing(facts: Facts) -> Text:
+    """Say why nothing is known of consumers: there are none, or a list of pins does not hold their sources."""
+    pinned = [item for name in _USERS if (item := facts.packages.find(name))]
+    if facts.target.kind != "requirements" or not pinned:
+        return Text("no diffusers or transformers here", "此环境没有 diffusers 或 transformers")
+    return Text(
+        "what {names} asks of Hub kernels is not in the knowledge base: flexdoctor check --wheels DIR reads it",
+        "知识库中没有 {names} 对 Hub 内核的要求：可用 flexdoctor check --wheels DIR 读取",
+    ).format(names=", ".join(f"{item.name} {item.version}".strip() for item in pinned))
 
 
 def _unreadable(hub: HubFacts) -> Iterator[Finding]:
@@ -943,6 +955,14 @@ def _nothing_to_compare(facts: Facts, hub: HubFacts) -> Finding:
         for name, item in (("diffusers", hub.diffusers), ("transformers", hub.transformers), ("kernels", hub.kernels))
         if item is not None
     ]
+    if facts.target.kind == "wheels":
+        return passed(
+            LINK,
+            Text(
+                "the versions of {names} fit each other; no kernel was looked at",
+                "{names} 的版本相互匹配；未检查任何内核",
+            ).format(names=", ".join(there)),
+        )
     detail = Text(
         "flexdoctor check --kernel REPO@VERSION --online asks the Hub about one.",
         "flexdoctor check --kernel REPO@VERSION --online 可就某个内核查询 Hub。",

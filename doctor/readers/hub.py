@@ -17,7 +17,8 @@ from flexdoctor.readers.hub_library import read_kernels
 from flexdoctor.readers.hub_surfaces import read_cached, read_surface
 from flexdoctor.readers.hub_transformers import read_transformers
 from flexdoctor.readers.packages import InstalledDistribution
-from flexdoctor.readers.trees import FolderTree, fold_home
+from flexdoctor.readers.trees import FolderTree, Tree, fold_home
+from flexdoctor.readers.wheels import WheelDistribution
 
 T = TypeVar("T")
 #: The only variables that are looked at; tokens and endpoints are not among them.
@@ -85,6 +86,31 @@ def read_hub(
     trees = {name: tree for name in CONSUMERS if (tree := _tree(search_path, name))}
     if not trees and not named:
         return None
+    read = _read_consumers(trees, distributions)
+    diffusers, transformers, kernels = read.diffusers, read.transformers, read.kernels
+    environment = {name: _shown(value) for name in VARIABLES if (value := (variables or {}).get(name)) is not None}
+    wanted = _wanted(diffusers, transformers)
+    cache = None if variables is None else cache_folder(variables, kernels)
+    surfaces, answers = _surfaces(
+        named, wanted, cache, variables or {}, kernels, online, _repos(diffusers, transformers)
+    )
+    return dataclasses.replace(
+        read,
+        surfaces=tuple(dataclasses.replace(item, in_use=in_use) for item in surfaces),
+        environment=environment,
+        cache=fold_home(cache) if cache else None,
+        answers=tuple(answers),
+        cxx11_abi=_cxx11_abi(search_path),
+    )
+
+
+def read_planned_hub(wheels: Sequence[WheelDistribution]) -> HubFacts | None:
+    """Return what the consumers among these wheels ask for, or None when there are none; no kernel is looked at."""
+    trees = {wheel.name: wheel.tree for wheel in wheels if wheel.name in CONSUMERS}
+    return _read_consumers(trees, wheels) if trees else None
+
+
+def _read_consumers(trees: Mapping[str, Tree], distributions: Sequence[InstalledDistribution]) -> HubFacts:
     known = {item.name: item for item in reversed(distributions)}
 
     def about(name: str) -> tuple[str, tuple[str, ...]]:
@@ -93,7 +119,7 @@ def read_hub(
 
     notes = list[Unread]()
 
-    def ask(name: str, read: Callable[[FolderTree], T]) -> T | None:
+    def ask(name: str, read: Callable[[Tree], T]) -> T | None:
         tree = trees.get(name)
         if tree is None:
             return None
@@ -110,22 +136,11 @@ def read_hub(
     kernels = ask("kernels", lambda tree: read_kernels(tree, *about("kernels"))) if "kernels" in known else None
     for found in (diffusers, transformers, kernels):
         notes += found.unread if found else ()
-    environment = {name: _shown(value) for name in VARIABLES if (value := (variables or {}).get(name)) is not None}
-    wanted = _wanted(diffusers, transformers)
-    cache = None if variables is None else cache_folder(variables, kernels)
-    surfaces, answers = _surfaces(
-        named, wanted, cache, variables or {}, kernels, online, _repos(diffusers, transformers)
-    )
     return HubFacts(
         diffusers=diffusers,
         transformers=transformers,
         kernels=kernels,
         huggingface_hub=known["huggingface-hub"].version if "huggingface-hub" in known else None,
-        surfaces=tuple(dataclasses.replace(item, in_use=in_use) for item in surfaces),
-        environment=environment,
-        cache=fold_home(cache) if cache else None,
-        answers=tuple(answers),
-        cxx11_abi=_cxx11_abi(search_path),
         diffusers_wanted=tuple(_wanting_diffusers(distributions)) if diffusers else (),
         unread=tuple(notes),
     )

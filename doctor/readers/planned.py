@@ -22,6 +22,7 @@ from flexdoctor.facts import (
     TritonFacts,
     UnknownRelease,
 )
+from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.knowledge import versions
 from flexdoctor.readers.imports import declared_modules, modules_of, requirements, settle
 from flexdoctor.readers.locks import Plan, Planned, Platform, describe_source
@@ -93,7 +94,16 @@ def read_wheelhouse(folder: Path, platform: Platform) -> Facts:
         if "torch-npu" in by_name
         else None,
         triton=_settle_triton(triton, modules),
+        hub=_hub(chosen),
     )
+
+
+def _hub(chosen: Sequence[WheelDistribution]) -> HubFacts | None:
+    if not any(wheel.name in CONSUMERS for wheel in chosen):
+        return None
+    from flexdoctor.readers.hub import read_planned_hub  # noqa: PLC0415 - most plans have no consumer of Hub kernels
+
+    return read_planned_hub(chosen)
 
 
 def _target(kind: Literal["requirements", "wheels"], source: str, platform: Platform) -> TargetFacts:

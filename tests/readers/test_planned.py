@@ -105,3 +105,14 @@ def test_open_case(path: Path) -> None:
         assert words in text
     for words in expected.get("does_not_say", []):
         assert words not in text
+
+
+def test_consumers_of_hub_kernels_on_a_list_are_not_said_to_be_absent() -> None:
+    base = ("torch==2.14.0", "torch-npu==2.14.0", "triton-ascend==3.2.2")
+    report = judge(*base, "diffusers==0.41.0", "transformers")
+    (found,) = [item for item in report.findings if item.link == "hub_kernels"]
+    assert found.status == "skipped"
+    assert found.title.en.startswith("what diffusers 0.41.0, transformers asks of Hub kernels is not in the knowledge")
+    assert report.verdict == "healthy"
+    (found,) = [item for item in judge(*base).findings if item.link == "hub_kernels"]
+    assert found.title.en == "no diffusers or transformers here"

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import builders
+import hub_consumers
 import pytest
 
 from flexdoctor.chain import diagnose
@@ -109,3 +110,21 @@ def test_names_that_leave_the_archive_do_not_exist(tmp_path: Path) -> None:
     wheels, _ = open_wheelhouse(tmp_path)
     assert len(wheels) == 1
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x-1-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(("hub", "code"), [("1.33.0", None), ("0.36.2", "FD306")])
+def test_consumers_of_hub_kernels_are_read_in_their_wheels(hub: str, code: str | None, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    hub_consumers.install_diffusers(site, "0.41.0", wrapped=True)
+    hub_consumers.install_kernels(site)
+    builders.install(site, "huggingface_hub", hub, {"huggingface_hub/__init__.py": ""})
+    builders.pack(site, tmp_path / "house")
+    facts = read_wheelhouse(tmp_path / "house", Platform())
+    assert facts.hub is not None
+    assert facts.hub.diffusers is not None
+    assert [item.name for item in facts.hub.diffusers.backends] == ["flash_hub"]
+    assert "diffusers-0.41.0" in facts.hub.diffusers.backends[0].place.path
+    found = [item for item in diagnose(facts, CHAIN).findings if item.link == "hub_kernels"]
+    assert {item.code for item in found} == {code}
+    if code is None:
+        assert "no kernel was looked at" in found[0].title.en
