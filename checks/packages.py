@@ -259,8 +259,10 @@ def _absent(facts: Facts) -> Iterator[Finding]:
             NO_TORCH,
             evidence=where,
             remedy=Text(
-                "examine the environment that holds torch: flexdoctor check --python PATH",
-                "请检查装有 torch 的环境：flexdoctor check --python PATH",
+                "examine the environment that holds torch (flexdoctor check --python PATH), or fill this one "
+                "(flexdoctor list stacks, then flexdoctor fix --stack NAME)",
+                "请检查装有 torch 的环境（flexdoctor check --python PATH），或在此环境中安装一套组合"
+                "（flexdoctor list stacks，然后 flexdoctor fix --stack NAME）",
             )
             if facts.torch_npu is None
             else Text(

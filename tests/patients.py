@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -19,16 +19,25 @@ def make_torch(folder: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; one that is dead and not yet waited for has."""
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-        except OSError:
-            return True
-        if state in (b"Z", b"X"):
-            return True
-        time.sleep(0.01)
-    return False
+    """Wait for the end of a process that was killed; the kernel may take a moment on a busy machine."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 60)[0])
+    finally:
+        os.close(descriptor)
+
+
+def announced_pid(pipe: Path) -> int:
+    """Wait for the number that a patient writes into a named pipe."""
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert select.select([descriptor], [], [], 60)[0], "the patient did not start"
+        return int(os.read(descriptor, 64))
+    finally:
+        os.close(descriptor)
 
 
 def recorded_pids(file: Path) -> list[int]:

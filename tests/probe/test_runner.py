@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import patients
@@ -323,50 +324,39 @@ def test_secrets_and_home_do_not_leave(run: Run, monkeypatch: pytest.MonkeyPatch
     assert str(tmp_path) not in json.dumps(to_json(live))
 
 
-def test_a_terminated_doctor_takes_its_children_and_its_folder_along(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def doctor_at_work(tmp_path: Path, scratch: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Start a live run on a torch that waits for ever; yields the doctor and the number of the waiting process."""
     package = tmp_path / "patient" / "torch"
     package.mkdir(parents=True)
-    pids = tmp_path / "pids"
+    pipe = tmp_path / "pid"
+    os.mkfifo(pipe)
     (package / "__init__.py").write_text(
-        f"import os, signal\nopen({str(pids)!r}, 'w').write(str(os.getpid()))\nsignal.pause()\n"
+        f"import os, signal\nopen({str(pipe)!r}, 'w').write(str(os.getpid()))\nsignal.pause()\n"
     )
-    scratch = tmp_path / "tmp"
-    scratch.mkdir()
     code = (
         "import sys; from pathlib import Path; from flexdoctor.probe.runner import run_live, LiveOptions;"
         "run_live(Path(sys.executable), LiveOptions('cpu'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(package.parent), "TMPDIR": str(scratch)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment) as doctor:
-        for _ in range(2000):
-            if patients.recorded_pids(pids):
-                break
-            time.sleep(0.01)
+        yield doctor, patients.announced_pid(pipe)
+
+
+def test_a_terminated_doctor_takes_its_children_and_its_folder_along(tmp_path: Path) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    with doctor_at_work(tmp_path, scratch) as (doctor, pid):
         doctor.send_signal(signal.SIGTERM)
         assert doctor.wait(timeout=30) == 128 + signal.SIGTERM
-    assert all(patients.is_gone(pid) for pid in patients.recorded_pids(pids))
+    assert patients.is_gone(pid)
     assert list(scratch.iterdir()) == []
 
 
 def test_a_killed_doctor_takes_the_probe_along(tmp_path: Path) -> None:
-    package = tmp_path / "patient" / "torch"
-    package.mkdir(parents=True)
-    pids = tmp_path / "pids"
-    (package / "__init__.py").write_text(
-        f"import os, signal\nopen({str(pids)!r}, 'w').write(str(os.getpid()))\nsignal.pause()\n"
-    )
-    code = (
-        "import sys; from pathlib import Path; from flexdoctor.probe.runner import run_live, LiveOptions;"
-        "run_live(Path(sys.executable), LiveOptions('cpu'))"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(package.parent), "TMPDIR": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as doctor:
-        for _ in range(2000):
-            if patients.recorded_pids(pids):
-                break
-            time.sleep(0.01)
+    with doctor_at_work(tmp_path, tmp_path) as (doctor, pid):
         doctor.kill()
-    assert all(patients.is_gone(pid) for pid in patients.recorded_pids(pids))
+    assert patients.is_gone(pid)
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 from pathlib import Path
 
 import cann_trees as trees
+import patients
 import pytest
 
 from flexdoctor.chain import diagnose
@@ -102,19 +102,7 @@ def test_hang_ends_at_the_limit_and_takes_its_children_along(tmp_path: Path) -> 
     facts = ask_npu_smi(smi(tmp_path, "echo $$; sleep 1000 & echo $!; sleep 1000"), 0.3, os.environ)
     assert (facts.outcome, facts.limit) == ("timed out", 0.3)
     for line in facts.lines:
-        assert _ends(int(line))
-
-
-def _ends(pid: int) -> bool:
-    """Wait for the end of a process that was killed; the kernel may take a moment on a busy machine."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], 60)[0])
-    finally:
-        os.close(descriptor)
+        assert patients.is_gone(int(line))
 
 
 def test_flood_is_cut(tmp_path: Path) -> None:
