@@ -22,7 +22,9 @@ def wheel(pin: str, *, architecture: str = "aarch64", python: str = "3.11") -> P
     for path in folder.glob("*.whl"):
         found_name, found_version, _, tags = parse_wheel_filename(path.name)
         fits = any(
-            tag.interpreter == f"cp{python.replace('.', '')}" and tag.platform.endswith(architecture) for tag in tags
+            tag.platform == "any"
+            or (tag.interpreter == f"cp{python.replace('.', '')}" and tag.platform.endswith(architecture))
+            for tag in tags
         )
         if fits and found_name == canonicalize_name(name) and str(found_version) == version:
             return path
