@@ -571,7 +571,7 @@ def _render(
 ) -> str:
     from flexdoctor import console  # noqa: PLC0415
 
-    plan, fixes = _plan(report, facts)
+    plan, fixes = (None, ()) if detail == "quiet" and format_ is Format.text else _plan(report, facts)
     if format_ is Format.json:
         from flexdoctor.reports.document import report_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
@@ -636,6 +636,10 @@ def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
 
 def main() -> NoReturn:
     """Run the command line. No traceback ever reaches a user; a bug of ours is named as one."""
+    import gc  # noqa: PLC0415
+
+    # A run is short and makes many small objects that all live to its end; looking for cycles among them is in vain.
+    gc.set_threshold(100_000)
     arguments = sys.argv[1:]
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)

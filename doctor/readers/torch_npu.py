@@ -105,23 +105,25 @@ def _when(tree: Tree, texts: Mapping[str, str], name: str) -> tuple[PatchTime, P
     """
     if name.startswith("torch_npu/contrib/"):
         return "transfer_to_npu", None
+    start_up = {other: text for other, text in texts.items() if _is_start_up(other)}
     if name.startswith(INDUCTOR):
-        for importer, line in _importers(texts, f"{INDUCTOR}__init__.py"):
+        for importer, line in _importers(start_up, f"{INDUCTOR}__init__.py"):
             source = line_text_raw(texts[importer], line)
-            if _is_start_up(importer) and not source.startswith((" ", "\t")):
+            if not source.startswith((" ", "\t")):
                 return "import", tree.place(importer, line, source)
         return "inductor_load", None
+    if _is_start_up(name):
+        return "import", None
     seen, queue = {name}, [name]
-    reached_by: dict[str, Place] = {}
     while queue:
         current = queue.pop(0)
-        if _is_start_up(current):
-            return "import", reached_by.get(current)
-        for importer, line in _importers(texts, current):
+        # Most patches are applied by a start-up module itself; only else is the whole package searched.
+        for importer, line in _importers(start_up, current):
+            return "import", tree.place(importer, line, line_text(texts[importer], line))
+        for importer, _ in _importers(texts, current):
             if importer not in seen:
                 seen.add(importer)
                 queue.append(importer)
-                reached_by[importer] = tree.place(importer, line, line_text(texts[importer], line))
     return "unrecognised", None
 
 
