@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -47,6 +48,15 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Waiver:
+    """A user's decision to live with a fault, with the reason that they gave."""
+
+    code: str
+    reason: str
+    expires: datetime.date | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """What one link says about one question.
 
@@ -70,6 +80,8 @@ class Finding:
     machine_only: bool = False
     #: Capabilities that were seen to work on an NPU: what else stands against them is refuted.
     proves: tuple[Capability, ...] = ()
+    #: The fault is there and shown, but counts for nothing.
+    waiver: Waiver | None = None
 
 
 @dataclass(frozen=True)

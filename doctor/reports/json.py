@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flexdoctor.reports.rendering import Diagnosis, Page
 
 
 def render_json(document: dict[str, Any]) -> str:
     """Return `document` as indented JSON, ASCII only so that no terminal or log can garble it."""
     return json.dumps(document, indent=2) + "\n"
+
+
+def render(diagnosis: Diagnosis, page: Page) -> str:
+    """Return the report as report.schema.json describes it."""
+    from flexdoctor.reports.document import report_document  # noqa: PLC0415 - an error document needs less
+
+    document = report_document(
+        diagnosis.report, diagnosis.facts, page.language, plan=diagnosis.plan, fixes=diagnosis.fixes
+    )
+    return render_json(document)

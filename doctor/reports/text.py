@@ -9,16 +9,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from flexdoctor import __version__
 from flexdoctor.chain import Check
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Capability, Evidence, Finding, Report, Status
 from flexdoctor.knowledge import newest_date
+from flexdoctor.reports.rendering import Detail, Diagnosis, Page
 from flexdoctor.text import Language, Text
-
-Detail = Literal["quiet", "normal", "verbose"]
 
 _STATUS = {
     "pass": Text("ok", "正常"),
@@ -93,6 +91,19 @@ class TextOptions:
     colour: bool = False
     #: Codes that `flexdoctor fix` would mend here.
     mended_by_fix: frozenset[str] = frozenset()
+
+
+def render(diagnosis: Diagnosis, page: Page) -> str:
+    """Return the report for a person to read on `page`."""
+    options = TextOptions(
+        language=page.language,
+        detail=page.detail,
+        terminal=page.terminal,
+        width=page.width,
+        colour=page.colour,
+        mended_by_fix=frozenset(diagnosis.plan.opens if diagnosis.plan else ()),
+    )
+    return render_text(diagnosis.report, diagnosis.facts, diagnosis.chain, options)
 
 
 def render_text(report: Report, facts: Facts, chain: Sequence[Check], options: TextOptions) -> str:

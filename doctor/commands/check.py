@@ -1,0 +1,181 @@
+"""`flexdoctor check`: walk the chain and name the first broken link."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flexdoctor.commands import options
+from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
+from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
+
+if TYPE_CHECKING:
+    from flexdoctor.facts import Facts
+    from flexdoctor.text import Language
+
+
+def check(
+    python: options.PythonOption = None,
+    site_packages: options.SitePackagesOption = None,
+    requirements: options.RequirementsOption = None,
+    wheels: options.WheelsOption = None,
+    snapshot: options.SnapshotOption = None,
+    example: options.ExampleOption = None,
+    root: options.RootOption = None,
+    env: options.EnvOption = None,
+    env_file: options.EnvFileOption = None,
+    platform: options.PlatformOption = None,
+    python_version: options.PythonVersionOption = None,
+    deep: options.DeepOption = False,
+    npu_smi_limit: options.NpuSmiLimitOption = 10,
+    kernel: options.KernelOption = None,
+    online: options.OnlineOption = False,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
+    ] = Format.text,
+    output: options.OutputOption = None,
+    require: Annotated[
+        options.Capability | None,
+        typer.Option(
+            "--require",
+            envvar="FLEXDOCTOR_REQUIRE",
+            help="What must work; decides which faults are errors. Default compiled_forward. "
+            "Named here, a machine without CANN or device is an error too; else only a warning.",
+        ),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install)."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.")
+    ] = None,
+    fail_on: Annotated[
+        options.FailOn,
+        typer.Option("--fail-on", envvar="FLEXDOCTOR_FAIL_ON", help="Exit with 1 from this severity on."),
+    ] = options.FailOn.error,
+    strict: Annotated[
+        bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
+    ] = False,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run flex_attention in the target's interpreter, in a child process.")
+    ] = False,
+    device: Annotated[
+        options.Device | None,
+        typer.Option("--device", help="With --live. Default auto: npu where torch_npu is installed, else cuda or cpu."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=1,
+            envvar="FLEXDOCTOR_TIMEOUT",
+            help="With --live: the time for all of it (900); each stage has a limit of its own besides.",
+        ),
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option("--ranks", metavar="N", min=2, max=64, help="With --live: also N ranks under torchrun."),
+    ] = None,
+    keep_cache: Annotated[
+        bool, typer.Option("--keep-cache", help="With --live: your inductor and triton cache, not an empty one.")
+    ] = False,
+    lang: options.LangOption = None,
+    color: Annotated[
+        options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")
+    ] = options.Color.auto,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
+) -> None:
+    """Walk the chain and name the first broken link, with proof.
+
+    A machine without CANN or without an Ascend device is told in the first lines, the packages are judged all the
+    same, and the exit code follows what is found in them; only with --require does the missing hardware count too.
+
+    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
+    """
+    from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+    given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
+    if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
+        raise StopError(f"{stray} goes with --live", 2)
+    if live and any((site_packages, requirements, wheels, snapshot, example)):
+        raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
+    facts = read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        snapshot=snapshot,
+        example=example,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+        kernels=tuple(kernel or ()),
+        online=online,
+    )
+    if live:
+        facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+    report = chain.diagnose(
+        facts,
+        CHAIN,
+        required=(require or options.Capability.compiled_forward).value,
+        hardware_required=require is not None,
+        select=codes(select, CHAIN, "--select", links=True),
+        ignore=codes(ignore, CHAIN, "--ignore", links=False),
+    )
+    mention_cut_off_fix(facts, lang)
+    detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
+    planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
+    page = _page(format_, output, lang, color, detail)
+    write(render(format_, Diagnosis(report, facts, CHAIN, *planned), page), output)
+    raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+
+
+def _run_live(
+    facts: Facts, device: options.Device, timeout: float | None, ranks: int, keep_cache: bool, lang: options.Lang | None
+) -> Facts:
+    """Run the probe in the interpreter of `facts`, telling on stderr how far it is."""
+    import dataclasses  # noqa: PLC0415
+
+    from flexdoctor.checks.live_run import STAGES  # noqa: PLC0415
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.probe.progress import progress_on  # noqa: PLC0415
+    from flexdoctor.probe.runner import DEFAULT_TIMEOUT, LiveOptions, run_live  # noqa: PLC0415
+
+    if facts.interpreter.executable is None:
+        raise StopError("--live: this environment has no interpreter to run", 3)
+    options = LiveOptions(device.value, timeout or DEFAULT_TIMEOUT, keep_cache, ranks)
+    titles = {name: stage.title for name, stage in STAGES.items()}
+    language = choose_language(lang.value if lang else None, sys.stderr)
+    executable = Path(facts.interpreter.executable).expanduser()
+    with progress_on(sys.stderr, titles, language) as progress:
+        return dataclasses.replace(facts, live=run_live(executable, options, progress))
+
+
+def _page(
+    format_: Format, output: Path | None, lang: options.Lang | None, color: options.Color, detail: Detail
+) -> Page:
+    """Return what the report is written on: stdout as it is, or a file."""
+    from flexdoctor import console  # noqa: PLC0415
+
+    wanted: Language | None = lang.value if lang else None
+    if not format_.is_for_people:
+        return Page(language=wanted or "en", detail=detail)
+    return Page(
+        language=console.choose_language(wanted, sys.stdout),
+        detail=detail,
+        terminal=output is None and console.is_terminal(sys.stdout),
+        width=console.width(),
+        colour=output is None and console.wants_colour(sys.stdout, color.value),
+    )

@@ -1,0 +1,90 @@
+"""`flexdoctor fix`: plan, show, apply and verify."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flexdoctor.commands import options
+from flexdoctor.commands.running import StopError, codes, read
+
+if TYPE_CHECKING:
+    from flexdoctor.facts import Facts
+    from flexdoctor.findings import Report
+
+
+def fix(
+    python: options.PythonOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
+    select: Annotated[
+        list[str] | None, typer.Option("--select", metavar="CODE", help="Mend only these; warnings too.")
+    ] = None,
+    require: Annotated[
+        options.Capability, typer.Option("--require", envvar="FLEXDOCTOR_REQUIRE", help="What must work.")
+    ] = options.Capability.compiled_forward,
+    stack: Annotated[
+        str | None, typer.Option("--stack", metavar="NAME", help="End in this one of the sets that the plan names.")
+    ] = None,
+    installer: Annotated[
+        options.InstallWith, typer.Option("--installer", help="pip where the environment has it, else uv.")
+    ] = options.InstallWith.auto,
+    index_url: Annotated[str | None, typer.Option("--index-url", metavar="URL", help="As for pip.")] = None,
+    extra_index_url: Annotated[
+        list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="As for pip.")
+    ] = None,
+    find_links: Annotated[
+        list[str] | None, typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.")
+    ] = None,
+    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: nothing but --find-links.")] = False,
+    with_dependencies: Annotated[
+        bool, typer.Option("--with-dependencies", help="Let installed dependencies move where the plan's packages ask.")
+    ] = False,
+    format_: Annotated[
+        options.PlanFormat,
+        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document."),
+    ] = options.PlanFormat.text,
+    lang: options.LangOption = None,
+) -> None:
+    """Plan what mends this environment, show it, apply it on a yes, verify it. `flexdoctor undo` takes it back.
+
+    Exit codes: 0 healthy or only shown, 1 faults remain, 2 usage, 3 could not start, 4 applied, found no better and
+    rolled back.
+    """
+    from flexdoctor import chain, console  # noqa: PLC0415
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.treatment.course import Options  # noqa: PLC0415
+    from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+    from flexdoctor.treatment.planning import known  # noqa: PLC0415
+    from flexdoctor.treatment.session import Session  # noqa: PLC0415
+
+    def examine() -> tuple[Facts, Report]:
+        facts = read(python=python)
+        return facts, chain.diagnose(facts, CHAIN, required=require.value)
+
+    places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
+    language = console.choose_language(lang.value if lang else None, sys.stdout)
+    session = Session(
+        examine=examine,
+        fixes=FIXES,
+        knowledge=known(),
+        options=Options(
+            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index), installer.value, with_dependencies
+        ),
+        language=language,
+        ask=(lambda question: typer.confirm(question, err=True)) if console.is_terminal(sys.stdin) else None,
+        as_json=format_ is options.PlanFormat.json,
+        select=codes(select, CHAIN, "--select", links=False),
+        stack=stack,
+    )
+    try:
+        code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)
+    except TreatmentError as error:
+        raise StopError(error.message.to(language), error.exit_code) from error
+    raise typer.Exit(code)

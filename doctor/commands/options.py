@@ -1,0 +1,154 @@
+"""The options that several commands take, each written once."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class PlanFormat(str, Enum):
+    """How a plan is written."""
+
+    text = "text"
+    json = "json"
+
+
+class Capability(str, Enum):
+    """Ways to run flex_attention."""
+
+    eager = "eager"
+    compiled_forward = "compiled_forward"
+    compiled_backward = "compiled_backward"
+    compiled_captured = "compiled_captured"
+
+
+class FailOn(str, Enum):
+    """From which severity on findings count."""
+
+    error = "error"
+    warning = "warning"
+
+
+class Lang(str, Enum):
+    """Languages of the text."""
+
+    en = "en"
+    zh = "zh"
+
+
+class Color(str, Enum):
+    """When to use colour."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+class Device(str, Enum):
+    """Where the live run runs."""
+
+    auto = "auto"
+    npu = "npu"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Listing(str, Enum):
+    """What can be listed."""
+
+    checks = "checks"
+    stacks = "stacks"
+    fixes = "fixes"
+
+
+class InstallWith(str, Enum):
+    """Which installer applies a plan."""
+
+    auto = "auto"
+    pip = "pip"
+    uv = "uv"
+
+
+PythonOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter, venv or conda prefix to examine. Default: $VIRTUAL_ENV, $CONDA_PREFIX, else this one.",
+    ),
+]
+SitePackagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--site-packages", metavar="DIR", help="A bare folder of packages; nothing is run, no machine is examined."
+    ),
+]
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", metavar="DIR", help="With --site-packages: look up CANN, /dev and /etc below DIR."),
+]
+RequirementsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "-r",
+        metavar="FILE",
+        help="A planned environment: requirements.txt, pip freeze, pip list, pylock.toml, uv.lock; - for stdin.",
+    ),
+]
+WheelsOption = Annotated[
+    Path | None, typer.Option("--wheels", metavar="DIR", help="A folder of wheels, read without unpacking.")
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", metavar="NAME", help="For -r and --wheels: linux_aarch64 (assumed) or linux_x86_64."),
+]
+PythonVersionOption = Annotated[
+    str | None, typer.Option("--python-version", metavar="X.Y", help="For -r and --wheels: the Python. Assumed: 3.11.")
+]
+SnapshotOption = Annotated[
+    Path | None, typer.Option("--snapshot", metavar="FILE", help="Facts recorded by `flexdoctor snapshot`.")
+]
+ExampleOption = Annotated[
+    str | None, typer.Option("--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.")
+]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="With --root: a variable of the image. Repeatable."),
+]
+EnvFileOption = Annotated[
+    Path | None,
+    typer.Option("--env-file", metavar="FILE", help="With --root: its variables, one KEY=VALUE a line."),
+]
+DeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="Also compare the symbols that torch-npu needs with what torch and CANN export (flexdoctor[deep]).",
+    ),
+]
+KernelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="REPO[@VERSION]|PATH",
+        help="A kernel from the Hub, a folder, or REPO=PATH: does it fit diffusers and transformers here?",
+    ),
+]
+OnlineOption = Annotated[bool, typer.Option("--online", help="Ask the Hub itself about the kernels named by --kernel.")]
+NpuSmiLimitOption = Annotated[
+    float,
+    typer.Option(
+        "--npu-smi-limit",
+        metavar="SECONDS",
+        min=0,
+        envvar="FLEXDOCTOR_NPU_SMI_LIMIT",
+        help="How long `npu-smi info` may take where devices are; 0 leaves it out.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
+]
+LangOption = Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")]

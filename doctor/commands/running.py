@@ -1,0 +1,91 @@
+"""What several commands do alike: read the target, check codes, plan, write, and end with a clear line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from flexdoctor.chain import Check
+    from flexdoctor.commands import options
+    from flexdoctor.facts import Facts
+    from flexdoctor.findings import Report
+    from flexdoctor.treatment.plan import Fix, Plan
+
+
+class StopError(Exception):
+    """The run ends here, with one clear line and an exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def read(**options: Any) -> Facts:
+    """Read the target that the options of `flexdoctor.targets.TargetOptions` name."""
+    from flexdoctor import targets  # noqa: PLC0415
+
+    try:
+        return targets.read_target(targets.TargetOptions(**options))
+    except targets.UsageError as error:
+        raise StopError(str(error), 2) from error
+    except targets.TargetError as error:
+        raise StopError(str(error), 3) from error
+
+
+def mention_cut_off_fix(facts: Facts, lang: options.Lang | None) -> None:
+    """Say on stderr that a fix of this environment was cut off, because nothing else that is said may be believed."""
+    prefix = facts.interpreter.prefix
+    if prefix is None or not (Path(prefix).expanduser() / ".flexdoctor").is_dir():
+        return
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+    from flexdoctor.treatment.course import refuse_interrupted  # noqa: PLC0415
+    from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
+
+    try:
+        refuse_interrupted(Path(prefix).expanduser())
+    except TreatmentError as error:
+        language = choose_language(lang.value if lang else None, sys.stderr)
+        typer.echo(f"flexdoctor: {error.message.to(language)}", err=True)
+
+
+def codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:
+    """Split and check the values of --select and --ignore; an unknown one is an error that names its nearest."""
+    import difflib  # noqa: PLC0415
+
+    codes = [fault.code for link in chain for fault in link.faults]
+    names = [link.link for link in chain] if links else []
+    wanted = [part.strip() for value in given or () for part in value.split(",") if part.strip()]
+    for part in wanted:
+        if part in names or any(code.startswith(part) for code in codes):
+            continue
+        near = difflib.get_close_matches(part, [*codes, *names], n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else " (see `flexdoctor list checks`)"
+        raise StopError(f"{option}: there is no {part}{hint}", 2)
+    return tuple(wanted)
+
+
+def plan(report: Report, facts: Facts) -> tuple[Plan | None, Sequence[Fix]]:
+    """Plan what `flexdoctor fix` would do. Only an environment that is there can be mended."""
+    if facts.target.kind != "environment" or all(item.status not in ("fail", "warn") for item in report.findings):
+        return None, ()
+    from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.treatment.planning import known, make_plan  # noqa: PLC0415
+
+    return make_plan(facts, report, FIXES, known()), FIXES
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write a report to `output` or stdout; what cannot be written ends the run with one line."""
+    from flexdoctor.console import write_report  # noqa: PLC0415
+
+    try:
+        write_report(text, output)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StopError(f"cannot write {output or 'stdout'}: {error.strerror or error}", 3) from error

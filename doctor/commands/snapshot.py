@@ -1,0 +1,42 @@
+"""`flexdoctor snapshot`: record the facts of an environment."""
+
+from __future__ import annotations
+
+from flexdoctor.commands import options
+from flexdoctor.commands.running import read, write
+
+
+def snapshot(
+    python: options.PythonOption = None,
+    site_packages: options.SitePackagesOption = None,
+    requirements: options.RequirementsOption = None,
+    wheels: options.WheelsOption = None,
+    root: options.RootOption = None,
+    env: options.EnvOption = None,
+    env_file: options.EnvFileOption = None,
+    platform: options.PlatformOption = None,
+    python_version: options.PythonVersionOption = None,
+    deep: options.DeepOption = False,
+    npu_smi_limit: options.NpuSmiLimitOption = 10,
+    output: options.OutputOption = None,
+) -> None:
+    """Record the facts of an environment, for `check --snapshot` on another machine.
+
+    Holds versions, paths below the home folder as ~, and allowed variables; no host name, no other variable.
+    """
+    from flexdoctor.snapshots import dump  # noqa: PLC0415
+
+    facts = read(
+        python=python,
+        site_packages=site_packages,
+        requirements=requirements,
+        wheels=wheels,
+        root=root,
+        env=tuple(env or ()),
+        env_file=env_file,
+        platform=platform,
+        python_version=python_version,
+        deep=deep,
+        npu_smi_limit=npu_smi_limit,
+    )
+    write(dump(facts), output)
