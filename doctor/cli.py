@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from flexdoctor import __version__
-from flexdoctor.commands.check import check
-from flexdoctor.commands.fix import fix
-from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
-from flexdoctor.commands.snapshot import snapshot
-from flexdoctor.commands.undo import undo
+
+#: Each command by the name that a user types: its module below `flexdoctor.commands`, and its function there.
+COMMANDS = {
+    "check": "check.check",
+    "fix": "fix.fix",
+    "undo": "undo.undo",
+    "snapshot": "snapshot.snapshot",
+    "list": "listing.list_",
+}
+
+
+class _Commands(TyperGroup):
+    """The commands. Only the one that is asked for is imported and gets its options built."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name) for name in COMMANDS}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name].partition(".")
+        alone = typer.Typer(
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+            pretty_exceptions_show_locals=False,
+        )
+        alone.command(cmd_name)(getattr(importlib.import_module(f"flexdoctor.commands.{module}"), function))
+        return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="flexdoctor",
+    cls=_Commands,
     help="Find the first broken link between you and compiled flex_attention on Ascend NPUs, with proof.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -41,13 +70,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-app.command()(check)
-app.command()(fix)
-app.command()(undo)
-app.command()(snapshot)
-app.command("list")(list_)
 
 
 def _wants_json(arguments: list[str]) -> bool:
