@@ -165,7 +165,7 @@ def _hub_bound(requires: tuple[str, ...]) -> str | None:
 
 def _wanting_diffusers(distributions: Sequence[InstalledDistribution]) -> Iterator[str]:
     for item in distributions:
-        if "diffusers" in (item.metadata_text or ""):
+        if "diffusers" in item.wanted:
             yield from (line for line in item.requires if line.startswith("diffusers") and "extra" not in line)
 
 

@@ -8,13 +8,12 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import PathDistribution
 from pathlib import Path
 
-from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -25,6 +24,8 @@ from flexdoctor.readers.trees import fold_home
 CHAIN_MODULES = ("torch", "torch_npu", "triton")
 #: Distributions whose metadata is read in full: the chain's own and those that are built against one torch.
 CHAIN_DISTRIBUTIONS = ("torch", "torch-npu", "triton-ascend", "triton", "torchvision", "torchaudio")
+#: Distributions that others ask for in ways that the chain minds.
+_WANTED = ("triton", "diffusers")
 _SAMPLE = 5
 #: Above this size a file is compared by its recorded size alone: a compiled library of another build always differs
 #: in size, and hashing hundreds of megabytes would cost more than the whole check.
@@ -62,6 +63,15 @@ class InstalledDistribution:
         """The text of RECORD, or None when it is absent or unreadable (the latter is noted)."""
         return self._read("RECORD")
 
+    @cached_property
+    def listed_modules(self) -> frozenset[str]:
+        """The modules of the chain below which RECORD lists files. The text of the many without any is not kept."""
+        text = f"\n{self.record_text or ''}"
+        found = frozenset(module for module in CHAIN_MODULES if f"\n{module}/" in text)
+        if not found and self.name not in CHAIN_DISTRIBUTIONS:
+            del self.record_text
+        return found
+
     def rows_under(self, folder: str) -> tuple[RecordRow, ...]:
         """Return what RECORD lists below a top-level folder. Only those lines are parsed: torch has 12,000."""
         lines = re.findall(rf"^\"?{re.escape(folder)}/[^\n]*", self.record_text or "", re.MULTILINE)
@@ -81,7 +91,9 @@ class InstalledDistribution:
     @cached_property
     def requires(self) -> tuple[str, ...]:
         """Requires-Dist of the metadata, as written."""
-        return tuple(self._metadata_field("requires_dist"))
+        header = re.split(r"\n\r?\n", self.metadata_text or "", maxsplit=1)[0]
+        unfolded = re.sub(r"\r?\n[ \t]+", " ", header)
+        return tuple(re.findall(r"^Requires-Dist:[ \t]*(.*\S)", unfolded, re.MULTILINE | re.IGNORECASE))
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
@@ -92,6 +104,15 @@ class InstalledDistribution:
     def metadata_text(self) -> str | None:
         """The text of METADATA (or PKG-INFO)."""
         return self._read("METADATA") or self._read("PKG-INFO")
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """Which of those that the chain minds the metadata mentions at all. The text of the many others is not kept."""
+        text = self.metadata_text or ""
+        found = frozenset(name for name in _WANTED if name in text)
+        if not found and self.name not in CHAIN_DISTRIBUTIONS:
+            del self.metadata_text
+        return found
 
     @cached_property
     def installed_at(self) -> int | None:
@@ -138,33 +159,34 @@ class InstalledDistribution:
             return False
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != row.sha256
 
-    def _metadata_field(self, name: str) -> list[str]:
-        text = self.metadata_text
-        if text is None:
-            return []
-        raw, _ = parse_email(text)
-        value = raw.get(name)
-        return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
     def _read(self, name: str) -> str | None:
-        path = self.folder / name
+        path = f"{self.folder}/{name}"
         try:
-            if path.stat().st_size > _MAX_METADATA_BYTES:
+            status = os.stat(path)  # noqa: PTH116 - asked of every distribution
+            if not stat.S_ISREG(status.st_mode):
+                self._note(path, "not a regular file")
+                return None
+            if status.st_size > _MAX_METADATA_BYTES:
                 self._note(path, "too large to be metadata")
                 return None
-            return PathDistribution(self.folder).read_text(name)
-        except FileNotFoundError:
+            with open(path, "rb") as file:  # noqa: PTH123
+                data = file.read()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            self._note(path, error.strerror or str(error))
+            return None
+        try:
+            text = data.decode("utf-8")
         except UnicodeDecodeError:
             self._note(path, "not UTF-8")
-            return path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            if not isinstance(error, NotADirectoryError):
-                self._note(path, error.strerror or str(error))
-            return None
+            text = data.decode("utf-8", errors="replace")
+        return text.replace("\r\n", "\n") if "\r" in text else text
 
-    def _note(self, path: Path, reason: str) -> None:
-        self.unread.append(Unread(fold_home(path), reason))
+    def _note(self, path: str, reason: str) -> None:
+        note = Unread(fold_home(path), reason)
+        if note not in self.unread:
+            self.unread.append(note)
 
 
 def _parse_record(lines: Iterable[str]) -> Iterator[RecordRow]:
@@ -267,9 +289,8 @@ def _is_there(path: Path) -> bool:
 
 
 def owners_of(module: str, distributions: Iterable[InstalledDistribution]) -> list[InstalledDistribution]:
-    """Return the distributions whose RECORD lists files under the top-level folder `module`."""
-    needle = f"\n{module}/"
-    return [item for item in distributions if needle in f"\n{item.record_text or ''}"]
+    """Return the distributions whose RECORD lists files under the top-level folder `module`, one of the chain."""
+    return [item for item in distributions if module in item.listed_modules]
 
 
 def _folder(
@@ -287,7 +308,7 @@ def _folder(
 def wanting_triton(distributions: Iterable[InstalledDistribution]) -> Iterator[str]:
     """Yield what will bring upstream triton back with its next install. Markers are kept as written."""
     for item in distributions:
-        if item.name in ("triton", "triton-ascend") or "triton" not in (item.metadata_text or ""):
+        if item.name in ("triton", "triton-ascend") or "triton" not in item.wanted:
             continue
         for line in item.requires:
             try:
