@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.hub_facts import CallSite, KernelFunction, Parameter, Variant
 
 Fit = Literal["match", "mismatch", "only with lse", "cannot tell"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
 from flexdoctor.facts import DeviceNode, Facts, MachineFacts, NpuSmiFacts, Place
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, skipped, unknown
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import cann as knowledge
 from flexdoctor.knowledge.chips import ChipFamily, arch_overrides, families, family_of_chip, family_of_pci
 from flexdoctor.knowledge.drivers import driver_line, rows_for_line

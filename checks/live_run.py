@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flexdoctor.chain import Check, answers
 from flexdoctor.facts import Facts, LiveDeath, LiveError, LiveFacts, LiveStage
 from flexdoctor.findings import CAPABILITIES, COMPILED, Capability, Evidence, Fault, Finding, found, passed, skipped
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge.signatures import Match, Raised, recognise
 from flexdoctor.text import NOTHING, Text
 
@@ -236,7 +236,7 @@ def _device(live: LiveFacts) -> str:
 # --- what failed -----------------------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclasses.dataclass
 class _Group:
     """Stages that failed for one reason."""
 

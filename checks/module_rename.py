@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
 from flexdoctor.facts import ExtraStep, Facts
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, skipped
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import stacks
 from flexdoctor.text import Text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import (
@@ -19,6 +18,7 @@ from flexdoctor.findings import (
     Severity,
     Verdict,
 )
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import Text
 
 CRASHED = "FD001"

@@ -7,9 +7,10 @@ a note means "could not tell", not "is not there".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.hub_facts import HubFacts
 from flexdoctor.places import Place as Place  # noqa: PLC0414 - part of the vocabulary of facts
 from flexdoctor.places import Unread as Unread  # noqa: PLC0414

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import NOTHING, Text
 
 Capability = Literal["eager", "compiled_forward", "compiled_backward", "compiled_captured"]

@@ -7,9 +7,10 @@ signatures and what they return. Comparing the two is the check's work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.places import Place, Unread
 
 #: What is made of a result. "by flag": a tuple only when the keyword named in `flag` is true, else a tensor.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from flexdoctor import __version__
 from flexdoctor.facts import SCHEMA_VERSION, Facts
+from flexdoctor.knowledge import FOLDER
 from flexdoctor.serialise import DocumentError, from_json, to_json
 
 KIND = "flexdoctor snapshot"
@@ -69,7 +69,7 @@ def parse(text: str, name: str) -> Facts:
 
 def example_names() -> list[str]:
     """Return the names of the shipped examples."""
-    folder = files("flexdoctor.knowledge").joinpath("examples")
+    folder = FOLDER / "examples"
     return sorted(item.name.removesuffix(".json") for item in folder.iterdir() if item.name.endswith(".json"))
 
 
@@ -81,5 +81,5 @@ def load_example(name: str) -> Facts:
     """
     if name not in example_names():
         raise SnapshotError(f"there is no example {name}; there are {', '.join(example_names())}")
-    path = files("flexdoctor.knowledge").joinpath("examples", f"{name}.json")
+    path = FOLDER / "examples" / f"{name}.json"
     return parse(path.read_text(encoding="utf-8"), name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts
+from flexdoctor.frozen import dataclass
 
 if TYPE_CHECKING:
     from flexdoctor.readers.environment import HubOptions

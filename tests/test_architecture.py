@@ -39,7 +39,7 @@ def imports(path: Path) -> set[str]:
 
 
 def allowed_in_checks() -> tuple[str, ...]:
-    return ("chain", "checks", "facts", "findings", "hub_facts", "knowledge", "places", "serialise", "text")
+    return ("chain", "checks", "facts", "findings", "frozen", "hub_facts", "knowledge", "places", "serialise", "text")
 
 
 @pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")

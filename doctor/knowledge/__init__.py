@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime
 import functools
 import sys
-from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
+
+from flexdoctor.frozen import dataclass
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+#: Where the data lies. An installed wheel is always a folder: importlib.resources would only cost its import.
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Claim:
 
 def load_table(name: str) -> dict[str, Any]:
     """Return the content of one shipped TOML file, by its name without ending."""
-    return tomllib.loads(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 @functools.cache

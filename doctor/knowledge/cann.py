@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 
 Package = Literal["torch-npu", "triton-ascend"]
@@ -19,7 +20,7 @@ _STAGES = {"alpha": 0, "a": 0, "beta": 1, "b": 1, "rc": 2}
 _FINAL = 9
 
 
-@dataclass(frozen=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class CannVersion:
     """A version of CANN, however its channel spells it: 9.1.0-beta.3, 9.1.0b3 and 9.1.0.beta.3 are one.
 

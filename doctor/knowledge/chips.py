@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import functools
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 from flexdoctor.knowledge.cann import CannVersion
 

@@ -13,9 +13,9 @@ import datetime
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 from flexdoctor.text import Text
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import functools
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from flexdoctor.findings import CAPABILITIES, Capability
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 
 StackEvidence = Literal["published table", "measured from wheels", "derived", "reported"]

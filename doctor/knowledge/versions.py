@@ -6,12 +6,12 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from flexdoctor.facts import TorchFacts, TorchNpuFacts, TritonFacts
+from flexdoctor.knowledge import FOLDER
 from flexdoctor.serialise import from_json
 
 #: Which facts a release of each package carries.
@@ -61,7 +61,7 @@ def file_name(package: str, version: str) -> str:
 @functools.cache
 def known_versions(package: str) -> tuple[str, ...]:
     """Return the versions of a package that the knowledge base has, oldest first."""
-    folder = files("flexdoctor.knowledge").joinpath("versions")
+    folder = FOLDER / "versions"
     prefix = f"{package}-"
     names = [item.name for item in folder.iterdir() if item.name.endswith(".json")] if folder.is_dir() else []
     versions = []
@@ -81,7 +81,7 @@ def lookup(package: str, version: str) -> Release | None:
         public = Version(version).public
     except InvalidVersion:
         return None
-    path = files("flexdoctor.knowledge").joinpath("versions", file_name(package, public))
+    path = FOLDER / "versions" / file_name(package, public)
     if not path.is_file():
         return None
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -12,10 +12,10 @@ import re
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 
 from flexdoctor.facts import InterpreterFacts, Unread
+from flexdoctor.frozen import dataclass
 from flexdoctor.readers.trees import fold_home
 
 CHILD_TIME_LIMIT = 20.0

@@ -9,7 +9,8 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from flexdoctor.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import Language
 
 if TYPE_CHECKING:

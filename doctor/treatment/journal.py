@@ -14,11 +14,11 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from flexdoctor import __version__
+from flexdoctor.frozen import dataclass
 from flexdoctor.serialise import DocumentError, from_json, to_json
 from flexdoctor.text import Text
 from flexdoctor.treatment.plan import Plan, TreatmentError

@@ -7,9 +7,9 @@ import functools
 import hashlib
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 from flexdoctor.text import Text
 from flexdoctor.treatment.journal import write_whole

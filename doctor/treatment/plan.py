@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Availability, Capability, CapabilityAnswer, Report
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import NOTHING, Text
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from packaging.markers import InvalidMarker, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
@@ -11,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Availability, Capability, Finding, Report
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge.stacks import Stack
 from flexdoctor.text import NOTHING, Text
 from flexdoctor.treatment.plan import Fix, Plan, Situation, Step, TreatmentError

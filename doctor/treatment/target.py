@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from flexdoctor.facts import Facts
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import Text
 from flexdoctor.treatment.plan import TreatmentError
 
