@@ -1,4 +1,4 @@
-"""The environments that are measured: real torch, torch-npu and triton-ascend, and as many other distributions as asked.
+"""The environments that are measured: real torch, torch-npu and triton-ascend, and others up to the number asked.
 
 The real ones come from the cache that the tests use. The others have what tools read of a distribution, in the amounts
 that a large environment has: METADATA with a description, Requires-Dist that hold, a RECORD of 10 to 700 files. Of the
