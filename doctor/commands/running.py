@@ -55,14 +55,14 @@ def mention_cut_off_fix(facts: Facts, lang: options.Lang | None) -> None:
 
 def codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:
     """Split and check the values of --select and --ignore; an unknown one is an error that names its nearest."""
-    import difflib  # noqa: PLC0415
-
     codes = [fault.code for link in chain for fault in link.faults]
     names = [link.link for link in chain] if links else []
     wanted = [part.strip() for value in given or () for part in value.split(",") if part.strip()]
     for part in wanted:
         if part in names or any(code.startswith(part) for code in codes):
             continue
+        import difflib  # noqa: PLC0415
+
         near = difflib.get_close_matches(part, [*codes, *names], n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else " (see `flexdoctor list checks`)"
         raise StopError(f"{option}: there is no {part}{hint}", 2)

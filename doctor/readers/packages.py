@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from flexdoctor.facts import Distribution, ModuleFolder, PackagesFacts, Shadow, Unread
-from flexdoctor.readers.trees import fold_home
+from flexdoctor.readers.trees import fold_home, read_regular
 
 #: Modules whose owner and completeness the chain asks about.
 CHAIN_MODULES = ("torch", "torch_npu", "triton")
@@ -74,7 +72,8 @@ class InstalledDistribution:
 
     def rows_under(self, folder: str) -> tuple[RecordRow, ...]:
         """Return what RECORD lists below a top-level folder. Only those lines are parsed: torch has 12,000."""
-        lines = re.findall(rf"^\"?{re.escape(folder)}/[^\n]*", self.record_text or "", re.MULTILINE)
+        # A newline is found far faster than `^` is.
+        lines = re.findall(rf"\n(\"?{re.escape(folder)}/[^\n]*)", f"\n{self.record_text or ''}")
         return tuple(_parse_record(lines))
 
     @property
@@ -85,7 +84,7 @@ class InstalledDistribution:
     @cached_property
     def shallow_rows(self) -> tuple[RecordRow, ...]:
         """What RECORD lists in the first two levels: enough to tell whether an installation broke off."""
-        lines = re.findall(r"^[^/,\n]+(?:/[^/,\n]+){0,2},[^\n]*", self.record_text or "", re.MULTILINE)
+        lines = re.findall(r"\n([^/,\n]+(?:/[^/,\n]+){0,2},[^\n]*)", f"\n{self.record_text or ''}")
         return tuple(_parse_record(lines))
 
     @cached_property
@@ -154,6 +153,8 @@ class InstalledDistribution:
                 return True
             if row.sha256 is None or size > MAX_HASHED_BYTES:
                 return False
+            import hashlib  # noqa: PLC0415 - takes in OpenSSL, and most environments have no file of two owners
+
             digest = hashlib.sha256(path.read_bytes()).digest()
         except OSError:
             return False
@@ -162,15 +163,7 @@ class InstalledDistribution:
     def _read(self, name: str) -> str | None:
         path = f"{self.folder}/{name}"
         try:
-            status = os.stat(path)  # noqa: PTH116 - asked of every distribution
-            if not stat.S_ISREG(status.st_mode):
-                self._note(path, "not a regular file")
-                return None
-            if status.st_size > _MAX_METADATA_BYTES:
-                self._note(path, "too large to be metadata")
-                return None
-            with open(path, "rb") as file:  # noqa: PTH123
-                data = file.read()
+            data = read_regular(path, _MAX_METADATA_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from flexdoctor.frozen import dataclass
@@ -37,15 +38,16 @@ def parse(text: str) -> ast.Module | None:
 
 def cut_function(text: str, name: str) -> Definition | None:
     """Return the top-level function `name` of a module, or None when it is absent or cannot be parsed."""
-    start = re.search(rf"^def {re.escape(name)}\(", text, re.MULTILINE)
-    if start is None:
+    written = f"def {name}("
+    start = 0 if text.startswith(written) else text.find(f"\n{written}") + 1
+    if start == 0 and not text.startswith(written):
         return None
     # The body ends where the next statement starts in column 0; a signature may close its bracket there.
-    end = re.compile(r"^[^\s)#]", re.MULTILINE).search(text, start.end())
-    tree = parse(text[start.start() : end.start() if end else len(text)])
+    end = re.compile(r"\n[^\s)#]").search(text, start)
+    tree = parse(text[start : end.start() + 1 if end else len(text)])
     if tree is None or not isinstance(tree.body[0], ast.FunctionDef):
         return None
-    return Definition(tree.body[0], line_of(text, start.start()))
+    return Definition(tree.body[0], line_of(text, start))
 
 
 def line_of(text: str, offset: int) -> int:
@@ -115,11 +117,23 @@ class Assignment:
     line: int
 
 
-def attribute_assignments(tree: ast.AST, attribute: str) -> Iterator[Assignment]:
-    """Yield every assignment to `attribute` of a module-like name, with the name's imports resolved."""
+def attribute_assignments(text: str, tree: ast.AST, attribute: str) -> Iterator[Assignment]:
+    """Yield every assignment to `attribute` of a module-like name, with the name's imports resolved.
+
+    `tree` is that of `text`. Of its expressions only those are walked on whose lines the attribute stands.
+    """
+    lines = {line_of(text, match.start()) for match in re.finditer(rf"\b{re.escape(attribute)}\b", text)}
     found: list[tuple[str, int]] = []
     aliases: dict[str, str] = {}
-    for node in ast.walk(tree):
+    queue = deque([tree])
+    while queue:
+        node = queue.popleft()
+        queue += [
+            child
+            for child in ast.iter_child_nodes(node)
+            if not isinstance(child, ast.expr)
+            or any(child.lineno <= line <= (child.end_lineno or child.lineno) for line in lines)
+        ]
         if isinstance(node, ast.Import | ast.ImportFrom):
             aliases.update(import_aliases(node))
         elif isinstance(node, ast.Assign):

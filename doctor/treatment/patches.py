@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-import hashlib
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,7 +62,7 @@ def patch_for(name: str, site: Path, release: str, *, replaced: bool = False) ->
             content = (site / row.file).read_bytes()
         except OSError:
             return None
-        if hashlib.sha256(content).hexdigest() != row.sha256:
+        if _sha256(content) != row.sha256:
             return None
         return SourcePatch(row.sha256, row.line, row.find, row.replace, _diff(row, content), row.also)
     return None
@@ -76,7 +74,15 @@ def file_of(name: str) -> str:
     return file
 
 
+def _sha256(content: bytes) -> str:
+    import hashlib  # noqa: PLC0415 - takes in OpenSSL, which only a patch needs
+
+    return hashlib.sha256(content).hexdigest()
+
+
 def _diff(row: PatchRow, content: bytes) -> str:
+    import difflib  # noqa: PLC0415 - only where there is a patch
+
     old = content.decode("utf-8").splitlines(keepends=True)
     new = changed(content, row.line, row.find, row.replace, row.also).decode("utf-8").splitlines(keepends=True)
     return "".join(difflib.unified_diff(old, new, f"a/{row.file}", f"b/{row.file}"))
@@ -107,7 +113,7 @@ def apply_patch(path: Path, patch: SourcePatch) -> None:
         TreatmentError: it is not the file that the patch was written for.
     """
     content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != patch.sha256:
+    if _sha256(content) != patch.sha256:
         raise TreatmentError(
             Text(
                 "{path} is not the file that the patch was written for, so it is left alone",
