@@ -27,7 +27,7 @@ def cache() -> Path:
     return folder
 
 
-def _made_once(name: str, make: Callable[[Path], None]) -> Path:
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """Return `name` in the cache; it appears there whole or not at all, also when several make it."""
     target = cache() / name
     with (cache() / "lock").open("w") as lock:
@@ -51,7 +51,7 @@ def torch_site() -> Path:
     """Return a folder with torch 2.13.0 and torch-npu 2.13.0. They exist for CPython 3.11 here as a CPU build."""
     if sys.version_info[:2] != (3, 11):
         pytest.skip("triton-ascend 3.2.0 exists up to CPython 3.11, and this runs another")
-    return _made_once("torch-2.13.0", lambda half: _pip("install", "-q", "--target", str(half), *TORCH))
+    return made_once("torch-2.13.0", lambda half: _pip("install", "-q", "--target", str(half), *TORCH))
 
 
 def environment(name: str, *installs: Iterable[str]) -> Path:
@@ -64,7 +64,7 @@ def environment(name: str, *installs: Iterable[str]) -> Path:
         for packages in installs:
             _pip("--python", str(half / "bin" / "python"), "install", "-q", "--no-deps", *packages)
 
-    return _made_once(name, make)
+    return made_once(name, make)
 
 
 def site_of(environment: Path) -> Path:
