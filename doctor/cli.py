@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -34,14 +34,17 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(".")
+        module, _, name = COMMANDS[cmd_name].partition(".")
+        function = getattr(importlib.import_module(f"flexdoctor.commands.{module}"), name)
+        # typer would evaluate the annotations, which are strings, four times.
+        function.__annotations__ = get_type_hints(function, include_extras=True)
         alone = typer.Typer(
             add_completion=False,
             rich_markup_mode=None,
             pretty_exceptions_enable=False,
             pretty_exceptions_show_locals=False,
         )
-        alone.command(cmd_name)(getattr(importlib.import_module(f"flexdoctor.commands.{module}"), function))
+        alone.command(cmd_name)(function)
         return typer.main.get_command(alone)
 
 

@@ -53,9 +53,7 @@ def main(runs: int) -> None:
         commands["uv pip check"] = [uv, "pip", "check", "--python", python]
     costs = take_turns(commands, runs)
     own = costs["flexdoctor check"]
-    print(
-        f"{COUNT} distributions, {runs} runs in turns; ratio: what flexdoctor takes to what this takes (processor, least)"
-    )
+    print(f"{COUNT} distributions, {runs} runs in turns; ratio: flexdoctor's least processor time to this one's")
     print("\n".join(f"{'':24} {line}" for line in HEADER.splitlines()) + "   ratio")
     for name, cost in costs.items():
         print(f"{name:24} {cost.row()} {own.ratio(cost)}")
