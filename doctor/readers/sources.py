@@ -80,7 +80,7 @@ def dotted(node: ast.AST) -> str | None:
 def import_aliases(tree: ast.AST) -> dict[str, str]:
     """Map every name that an import binds anywhere in `tree` to the dotted name that it stands for."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in [tree] if isinstance(tree, ast.Import | ast.ImportFrom) else ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 names[alias.asname or alias.name.split(".")[0]] = (
