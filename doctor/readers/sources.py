@@ -36,6 +36,22 @@ def parse(text: str) -> ast.Module | None:
         return None
 
 
+def parse_around(text: str, word: str) -> ast.Module | None:
+    """Return the syntax tree of `text` without those top-level functions and classes that do not mention `word`.
+
+    Lines keep their numbers. Where the text cannot be cut by its indentation, it is parsed whole.
+    """
+
+    def cut(match: re.Match[str]) -> str:
+        block = match[0]
+        # An odd number of quotes: what looks like the end of the block stands in a string that began in it.
+        is_whole = block.count('"""') % 2 == 0 and block.count("'''") % 2 == 0
+        return "\n" * block.count("\n") if is_whole and word not in block else block
+
+    kept = re.sub(r"(?<=\n)(?:@[^\n]*\n)*(?:async def|def|class) [^\n]*\n(?:(?:[ \t)#][^\n]*)?\n)*", cut, text)
+    return parse(kept) or parse(text)
+
+
 def cut_function(text: str, name: str) -> Definition | None:
     """Return the top-level function `name` of a module, or None when it is absent or cannot be parsed."""
     written = f"def {name}("

@@ -20,6 +20,7 @@ from flexdoctor.readers.sources import (
     line_text,
     line_text_raw,
     parse,
+    parse_around,
     resolve,
 )
 from flexdoctor.readers.trees import Tree
@@ -50,15 +51,14 @@ _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
     """Return the facts of the torch_npu below `tree`; `version` is that of its metadata."""
     texts = {name: text for name in tree.sources("torch_npu", SKIPPED) if (text := tree.read(name)) is not None}
-    parsed = functools.cache(lambda name: parse(texts[name]))
     own = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", texts.get("torch_npu/version.py", ""), re.MULTILINE)
     when = functools.cache(lambda name: _when(tree, texts, name))
     kernel_module, names, kernel_imports_at = _read_kernel_imports(tree, texts)
     return TorchNpuFacts(
         version=own[1] if own else version,
         has_inductor=tree.exists("torch_npu/_inductor/__init__.py"),
-        gate_patches=_read_patches(tree, texts, parsed, "_validate_device", GATE_MODULE, when),
-        has_triton_patches=_read_patches(tree, texts, parsed, "has_triton", "torch.", when),
+        gate_patches=_read_patches(tree, texts, "_validate_device", GATE_MODULE, when),
+        has_triton_patches=_read_patches(tree, texts, "has_triton", "torch.", when),
         extra_steps=tuple(_read_extra_steps(tree, texts, kernel_module)),
         kernel_imports=names,
         kernel_imports_at=kernel_imports_at,
@@ -72,7 +72,6 @@ def read_torch_npu(tree: Tree, version: str) -> TorchNpuFacts:
 def _read_patches(
     tree: Tree,
     texts: Mapping[str, str],
-    parsed: Callable[[str], ast.Module | None],
     attribute: str,
     owner: str,
     when_of: Callable[[str], tuple[PatchTime, Place | None]],
@@ -84,7 +83,7 @@ def _read_patches(
     found = []
     written = re.compile(rf"\.{attribute}\s*=[^=]|['\"]{attribute}['\"]")
     for name, text in texts.items():
-        if attribute not in text or not written.search(text) or (module := parsed(name)) is None:
+        if attribute not in text or not written.search(text) or (module := parse_around(text, attribute)) is None:
             continue
         for assignment in attribute_assignments(text, module, attribute):
             target = assignment.target.rpartition(".")[0]
