@@ -99,10 +99,6 @@ def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
 
 def main() -> NoReturn:
     """Run the command line. No traceback ever reaches a user; a bug of ours is named as one."""
-    import gc  # noqa: PLC0415
-
-    # A run is short and makes many small objects that all live to its end; looking for cycles among them is in vain.
-    gc.set_threshold(100_000)
     arguments = sys.argv[1:]
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
