@@ -7,6 +7,7 @@ much else was going on. Commands that are compared take turns, so that a busy mi
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -41,11 +42,17 @@ HEADER = f"{'processor ms':>15} {'wall ms':>15} {'MiB':>6}\n{'least':>7} {'media
 
 
 def take_turns(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Cost]:
-    """Run each command once without counting it, which compiles its modules, and then all of them in turns."""
+    """Run each command once without counting it, which compiles its modules, and then all of them in turns.
+
+    The order is another one each time: what runs behind a large process finds its files and caches driven out.
+    """
+    order = list(commands)
+    chance = random.Random(0)
     costs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
     for turn in range(runs + 1):
-        for name, command in commands.items():
-            cost = _run(command)
+        chance.shuffle(order)
+        for name in order:
+            cost = _run(commands[name])
             if turn:
                 costs[name].append(cost)
     return {
