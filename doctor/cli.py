@@ -12,6 +12,7 @@ import typer
 from flexdoctor import __version__
 from flexdoctor.commands.check import check
 from flexdoctor.commands.fix import fix
+from flexdoctor.commands.help import Command
 from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
 from flexdoctor.commands.snapshot import snapshot
@@ -43,11 +44,11 @@ def _root(
     pass
 
 
-app.command()(check)
-app.command()(fix)
-app.command()(undo)
-app.command()(snapshot)
-app.command("list")(list_)
+app.command(cls=Command, short_help="Name the first broken link, with proof")(check)
+app.command(cls=Command, short_help="Plan what mends it, show it, apply it on a yes, verify it")(fix)
+app.command(cls=Command, short_help="Put back, byte for byte, what a fix has changed")(undo)
+app.command(cls=Command, short_help="Record the facts, to judge them elsewhere")(snapshot)
+app.command("list", cls=Command, short_help="List checks, fixes, or stacks that fit each other")(list_)
 
 
 def _wants_json(arguments: list[str]) -> bool:
