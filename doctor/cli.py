@@ -51,24 +51,31 @@ app.command(cls=Command, short_help="Record the facts, to judge them elsewhere")
 app.command("list", cls=Command, short_help="List checks, fixes, or stacks that fit each other")(list_)
 
 
-def _wants_json(arguments: list[str]) -> bool:
-    """Whether JSON was asked for, as far as that can be told from a command line that does not parse."""
+def _asked_format(arguments: list[str]) -> str:
+    """Return the format that was asked for, as far as that can be told from a command line that does not parse."""
     asked = os.environ.get("FLEXDOCTOR_FORMAT", "text")
     for position, argument in enumerate(arguments):
         if argument in ("--format", "-f"):
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
-        elif argument.startswith(("--format=", "-f=")):
+        elif argument.startswith("--format="):
             asked = argument.partition("=")[2]
-    return asked == "json"
+        elif argument.startswith("-f"):
+            asked = argument.removeprefix("-f").removeprefix("=")
+    return asked
 
 
-def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
-    """End with one line on stderr, and with the one JSON document where JSON was asked for."""
-    if _wants_json(arguments):
-        from flexdoctor.reports.document import error_document  # noqa: PLC0415
-        from flexdoctor.reports.json import render_json  # noqa: PLC0415
+def _stop(message: str, exit_code: int, arguments: list[str], *, reported: bool = False) -> NoReturn:
+    """End with one line on stderr, and with what the format that was asked for says of such an end."""
+    from flexdoctor.reports.rendering import Format, render_error  # noqa: PLC0415
 
-        sys.stdout.write(render_json(error_document(message, exit_code)))
+    asked = _asked_format(arguments)
+    if not reported and asked in [item.value for item in Format]:
+        try:
+            sys.stdout.write(render_error(Format(asked), message, exit_code))
+            sys.stdout.flush()
+        except OSError:
+            # Nobody reads it, or there is no room: the line on stderr says the same.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     typer.echo(f"flexdoctor: {message}", err=True)
     raise SystemExit(exit_code)
 
@@ -83,7 +90,7 @@ def main() -> NoReturn:
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
     except StopError as stop:
-        _stop(str(stop), stop.exit_code, arguments)
+        _stop(str(stop), stop.exit_code, arguments, reported=stop.reported)
     except BrokenPipeError:
         # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,8 +10,9 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.help import LIVE, OUTPUT
-from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
-from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
+from flexdoctor.commands.outputs import base, outputs, write_all
+from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read
+from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -34,9 +35,17 @@ def check(
         ),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text or json.")
+        Format,
+        typer.Option(
+            "--format",
+            "-f",
+            envvar="FLEXDOCTOR_FORMAT",
+            metavar="FORMAT",
+            help="text, json, jsonl, sarif, junit, github, markdown.",
+        ),
     ] = Format.text,
     output: options.OutputOption = None,
+    also: options.AlsoOption = None,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,7 +134,7 @@ def check(
 
     Exit codes: 0 clean, 1 findings, 2 usage, 3 could not complete.
     """
-    from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
+    from flexdoctor import chain  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
@@ -133,6 +142,7 @@ def check(
         raise StopError(f"{stray} goes with --live", 2)
     if live and any((site_packages, requirements, wheels, snapshot, example)):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
+    wanted = outputs(format_, output, also or ())
     facts = read(
         python=python,
         site_packages=site_packages,
@@ -162,10 +172,11 @@ def check(
     )
     mention_cut_off_fix(facts, lang)
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-    planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
-    page = _page(format_, output, lang, color, detail)
-    write(render(format_, Diagnosis(report, facts, CHAIN, *planned), page), output)
-    raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+    says_more = detail != "quiet" or any(item.format is not Format.text for item in wanted)
+    planned = plan(report, facts) if says_more else (None, ())
+    diagnosis = Diagnosis(report, facts, CHAIN, *planned, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero)
+    write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
+    raise typer.Exit(diagnosis.exit_code)
 
 
 def _run_live(
@@ -197,7 +208,7 @@ def _page(
 
     wanted: Language | None = lang.value if lang else None
     if not format_.is_for_people:
-        return Page(language=wanted or "en", detail=detail)
+        return Page(language=wanted or "en", detail=detail, base=base())
     return Page(
         language=console.choose_language(wanted, sys.stdout),
         detail=detail,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from flexdoctor.commands.help import DEPTH, TARGET
+from flexdoctor.commands.help import DEPTH, OUTPUT, TARGET
 
 
 class PlanFormat(str, Enum):
@@ -186,6 +186,15 @@ NpuSmiLimitOption = Annotated[
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
+]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        metavar="FORMAT=FILE",
+        help="Write a further format in the same run. Repeatable.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 LangOption = Annotated[
     Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="English or Chinese. Default: by locale.")
