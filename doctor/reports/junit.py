@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from flexdoctor.reports.places import below, spot
-from flexdoctor.text import Language, Text
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.findings import Evidence, Finding
@@ -50,7 +50,8 @@ def _document(cases: list[ElementTree.Element]) -> str:
     suite.extend(cases)
     suites.append(suite)
     ElementTree.indent(suites)
-    return ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True).decode("ascii") + "\n"
+    written: bytes = ElementTree.tostring(suites, encoding="us-ascii", xml_declaration=True)
+    return written.decode("ascii") + "\n"
 
 
 def _names(findings: Iterable[Finding]) -> Iterator[str]:
@@ -64,30 +65,32 @@ def _names(findings: Iterable[Finding]) -> Iterator[str]:
 
 def _case(finding: Finding, name: str, diagnosis: Diagnosis, page: Page) -> ElementTree.Element:
     case = _element("testcase", classname=f"{_SUITE}.{finding.link}", name=name)
-    place = spot(finding, diagnosis.facts)
-    if place and (path := below(place.path, page.base)) is not None:
-        case.set("file", _clean(path))
-        if place.line:
-            case.set("line", str(place.line))
     title = finding.title.to(page.language)
+    body = _body(finding, diagnosis, page)
     if finding.status == "crashed":
-        case.append(_element("error", _body(finding, page.language), message=title, type="crashed"))
+        case.append(_element("error", body, message=title, type="crashed"))
     elif diagnosis.counts(finding):
         kind = finding.status if finding.status == "unknown" else finding.severity
-        case.append(_element("failure", _body(finding, page.language), message=title, type=kind))
+        case.append(_element("failure", body, message=title, type=kind))
     elif finding.waiver:
         waived = Text("waived: {reason}", "已豁免：{reason}").format(reason=finding.waiver.reason)
         case.append(_element("skipped", message=f"{title} ({waived.to(page.language)})"))
     elif finding.status in ("unknown", "blocked", "skipped"):
         case.append(_element("skipped", message=f"{finding.status}: {title}"))
     else:
-        case.append(_element("system-out", _body(finding, page.language)))
+        case.append(_element("system-out", body))
     return case
 
 
-def _body(finding: Finding, language: Language) -> str:
-    lines = [finding.title.to(language), finding.detail.to(language), *map(_shown, finding.evidence)]
-    lines += finding.predicted_errors
+def _body(finding: Finding, diagnosis: Diagnosis, page: Page) -> str:
+    language = page.language
+    lines = [finding.title.to(language), finding.detail.to(language)]
+    place = spot(finding, diagnosis.facts)
+    # The schema that servers read by has no place for a file and a line.
+    if diagnosis.facts.target.kind == "requirements" and place and finding.status != "pass":
+        path = below(place.path, page.base) or place.path
+        lines.append(f"{path}:{place.line}" if place.line else path)
+    lines += [*map(_shown, finding.evidence), *finding.predicted_errors]
     if remedy := finding.remedy.to(language):
         lines.append(Text("fix: {remedy}", "修复：{remedy}").format(remedy=remedy).to(language))
     return "\n".join(line for line in lines if line)
