@@ -17,6 +17,7 @@ from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
 from flexdoctor.commands.snapshot import snapshot
 from flexdoctor.commands.undo import undo
+from flexdoctor.text import Language, Text
 
 app = typer.Typer(
     name="flexdoctor",
@@ -51,25 +52,29 @@ app.command(cls=Command, short_help="Record the facts, to judge them elsewhere")
 app.command("list", cls=Command, short_help="List checks, fixes, or stacks that fit each other")(list_)
 
 
-def _wants_json(arguments: list[str]) -> bool:
-    """Whether JSON was asked for, as far as that can be told from a command line that does not parse."""
-    asked = os.environ.get("FLEXDOCTOR_FORMAT", "text")
+def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str | None:
+    """Return the value of an option, as far as that can be told from a command line that does not parse."""
+    asked = os.environ.get(variable)
     for position, argument in enumerate(arguments):
-        if argument in ("--format", "-f"):
+        if argument in names:
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
-        elif argument.startswith(("--format=", "-f=")):
+        elif argument.startswith(tuple(f"{name}=" for name in names)):
             asked = argument.partition("=")[2]
-    return asked == "json"
+    return asked
 
 
-def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
+def _stop(message: Text, exit_code: int, arguments: list[str]) -> NoReturn:
     """End with one line on stderr, and with the one JSON document where JSON was asked for."""
-    if _wants_json(arguments):
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+
+    lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
+    wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
+    if _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT") == "json":
         from flexdoctor.reports.document import error_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
 
-        sys.stdout.write(render_json(error_document(message, exit_code)))
-    typer.echo(f"flexdoctor: {message}", err=True)
+        sys.stdout.write(render_json(error_document(message.to(wanted or "en"), exit_code)))
+    typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
 
 
@@ -83,25 +88,33 @@ def main() -> NoReturn:
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
     except StopError as stop:
-        _stop(str(stop), stop.exit_code, arguments)
+        _stop(stop.message, stop.exit_code, arguments)
     except BrokenPipeError:
         # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted", 130, arguments)
+        _stop(Text("interrupted", "已中断"), 130, arguments)
     except Exception as error:  # noqa: BLE001 - the last line of defence
         _stop(*_explain(error), arguments)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _explain(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception) -> tuple[Text, int]:
     """Turn what typer raises for a wrong command line, or a bug of ours, into a line and an exit code."""
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
-        return f"{format_message()} (see `flexdoctor --help`)", getattr(error, "exit_code", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", "flexdoctor")
+        said = " ".join(str(format_message()).split()).rstrip(".")
+        if "unexpected extra argument" in said and command.endswith(" check"):
+            said += "; what to examine goes behind --python, --site-packages, -r, --wheels or --snapshot"
+        return Text("{said} (see `{command} --help`)", "{said}（用法见 `{command} --help`）").format(
+            said=said, command=command
+        ), getattr(error, "exit_code", 2)
     import traceback  # noqa: PLC0415
 
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"a bug of flexdoctor: {type(error).__name__}: {error} ({where}); please report it", 3
+    return Text(
+        "a bug of flexdoctor: {error} ({where}); please report it", "flexdoctor 自身的缺陷：{error}（{where}），请反馈"
+    ).format(error=f"{type(error).__name__}: {error}", where=where), 3

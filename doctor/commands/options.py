@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flexdoctor.commands import completion
 from flexdoctor.commands.help import DEPTH, TARGET
 
 
@@ -137,7 +138,11 @@ SnapshotOption = Annotated[
 ExampleOption = Annotated[
     str | None,
     typer.Option(
-        "--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.", rich_help_panel=TARGET
+        "--example",
+        autocompletion=completion.examples,
+        metavar="NAME",
+        help="A shipped snapshot; a wrong name lists them all.",
+        rich_help_panel=TARGET,
     ),
 ]
 EnvOption = Annotated[
