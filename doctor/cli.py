@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from flexdoctor import __version__
-from flexdoctor.commands.check import check
-from flexdoctor.commands.fix import fix
-from flexdoctor.commands.help import Command
-from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
-from flexdoctor.commands.snapshot import snapshot
-from flexdoctor.commands.undo import undo
 from flexdoctor.text import Language, Text
+
+#: Each command by the name that a user types: module and function below `flexdoctor.commands`, and what it does.
+COMMANDS = {
+    "check": ("check.check", "Name the first broken link, with proof"),
+    "fix": ("fix.fix", "Plan what mends it, show it, apply it on a yes, verify it"),
+    "undo": ("undo.undo", "Put back, byte for byte, what a fix has changed"),
+    "snapshot": ("snapshot.snapshot", "Record the facts, to judge them elsewhere"),
+    "list": ("listing.list_", "List checks, fixes, or stacks that fit each other"),
+}
+
+
+class _Commands(TyperGroup):
+    """The commands. Only the one that is asked for is imported and gets its options built."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, short_help=what) for name, (_, what) in COMMANDS.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands; their modules need not be imported for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name][0].partition(".")
+        from flexdoctor.commands.help import Command  # noqa: PLC0415
+
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(cmd_name, cls=Command)(
+            getattr(importlib.import_module(f"flexdoctor.commands.{module}"), function)
+        )
+        return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="flexdoctor",
+    cls=_Commands,
     help="Find the first broken link between you and compiled flex_attention on Ascend NPUs, with proof.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -38,18 +70,14 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
-
-
-app.command(cls=Command, short_help="Name the first broken link, with proof")(check)
-app.command(cls=Command, short_help="Plan what mends it, show it, apply it on a yes, verify it")(fix)
-app.command(cls=Command, short_help="Put back, byte for byte, what a fix has changed")(undo)
-app.command(cls=Command, short_help="Record the facts, to judge them elsewhere")(snapshot)
-app.command("list", cls=Command, short_help="List checks, fixes, or stacks that fit each other")(list_)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str | None:
