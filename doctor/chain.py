@@ -32,6 +32,7 @@ CRASH = Fault(
         "this check crashed, which is a bug of flexdoctor: {error}",
         "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
     ),
+    severity="none",
 )
 CRASHED = CRASH.code
 #: The page of `CRASH`; those of a link's faults lie beside its check.

@@ -22,6 +22,7 @@ A check names its file in `Check.pages`; only `flexdoctor explain` and the tests
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,10 @@ Topic = Literal["means", "why", "confirm", "fix", "cost", "undo"]
 TOPICS: tuple[Topic, ...] = ("means", "why", "confirm", "fix", "cost", "undo")
 #: Topics that may carry commands.
 _WITH_COMMANDS = ("confirm", "fix", "undo")
+#: A blank between two Chinese characters, or beside a full-width sign.
+_BREAK_IN_CHINESE = re.compile(
+    r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。、；：？！）》”]) | (?=[，。、；：？！（）《》“”])"
+)
 
 
 class PageError(Exception):
@@ -163,9 +168,8 @@ def _prose(value: Any, where: str) -> str:
         raise PageError(f"{where}: is missing")
     if not isinstance(value, str) or not value.strip():
         raise PageError(f"{where}: expected a text")
-    lines = [line.strip() for line in value.split("\n") if line.strip()]
-    # Chinese needs no blank where a line was broken.
-    return ("" if where.endswith(".zh") else " ").join(lines)
+    # Chinese needs no blank where a line was broken, but for the one between it and a word in Latin letters.
+    return _BREAK_IN_CHINESE.sub("", " ".join(value.split()))
 
 
 def _lines(value: Any, where: str) -> tuple[str, ...]:
