@@ -22,6 +22,7 @@ A check names its file in `Check.pages`; only `flexdoctor explain` and the tests
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -127,6 +128,7 @@ def page_of(entry: Entry) -> Explanation | None:
     return None if entry.pages is None else load(entry.pages).get(entry.code)
 
 
+@functools.cache
 def load(pages: Traversable) -> dict[str, Explanation]:
     """Read a file of pages.
 
