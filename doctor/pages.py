@@ -125,10 +125,14 @@ def page_of(entry: Entry) -> Explanation | None:
     Raises:
         PageError: the file is broken.
     """
-    return None if entry.pages is None else load(entry.pages).get(entry.code)
+    return None if entry.pages is None else _loaded(entry.pages).get(entry.code)
 
 
 @functools.cache
+def _loaded(pages: Any) -> dict[str, Explanation]:
+    return load(pages)
+
+
 def load(pages: Traversable) -> dict[str, Explanation]:
     """Read a file of pages.
 
