@@ -27,7 +27,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flexdoctor import chain
 from flexdoctor.text import NOTHING, Text
@@ -125,7 +125,7 @@ def page_of(entry: Entry) -> Explanation | None:
     Raises:
         PageError: the file is broken.
     """
-    return None if entry.pages is None else _loaded(entry.pages).get(entry.code)
+    return None if entry.pages is None else _loaded(cast("Any", entry.pages)).get(entry.code)
 
 
 @functools.cache
