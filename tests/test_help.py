@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 from test_cli import on_terminal
 
-COMMANDS = ("check", "fix", "undo", "snapshot", "list")
+COMMANDS = ("check", "fix", "undo", "explain", "snapshot", "list")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -37,3 +40,30 @@ def test_what_people_use_most_stands_first() -> None:
 
 def test_a_command_without_rare_options_has_no_second_help() -> None:
     assert "--help-all" not in on_terminal(["undo", "--help"], 80)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("flexdoctor ch", {"check"}),
+        ("flexdoctor check --select FD22", {"FD221", "FD222"}),
+        ("flexdoctor check --select module", {"module_rename"}),
+        ("flexdoctor check --require comp", {"compiled_forward", "compiled_backward", "compiled_captured"}),
+        ("flexdoctor check --example cann", {"cann-unsourced"}),
+    ],
+)
+def test_the_shell_completes_commands_options_and_values(typed: str, offered: set[str]) -> None:
+    environment = {
+        **os.environ,
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(typed.split()) - 1),
+        "_FLEXDOCTOR_COMPLETE": "complete_bash",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "from flexdoctor.cli import main; main()"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    assert set(done.stdout.split()) == offered

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import completion, options
 from flexdoctor.commands.help import LIVE, OUTPUT
 from flexdoctor.commands.outputs import base, outputs, write_all
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -49,12 +50,22 @@ def check(
     select: Annotated[
         list[str] | None,
         typer.Option(
-            "--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install).", rich_help_panel=OUTPUT
+            "--select",
+            autocompletion=completion.codes_and_links,
+            metavar="CODE|LINK",
+            help="Show only these (FD2, triton_install).",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.", rich_help_panel=OUTPUT),
+        typer.Option(
+            "--ignore",
+            autocompletion=completion.codes,
+            metavar="CODE",
+            help="Accept these codes or code prefixes.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     fail_on: Annotated[
         options.FailOn,
@@ -139,9 +150,13 @@ def check(
 
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
     if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
-        raise StopError(f"{stray} goes with --live", 2)
+        raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
     if live and any((site_packages, requirements, wheels, snapshot, example)):
-        raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
+        message = Text(
+            "--live runs an interpreter, which this target does not have; use --python PATH",
+            "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
+        )
+        raise StopError(message, 2)
     wanted = outputs(format_, output, also or ())
     facts = read(
         python=python,
@@ -191,7 +206,8 @@ def _run_live(
     from flexdoctor.probe.runner import DEFAULT_TIMEOUT, LiveOptions, run_live  # noqa: PLC0415
 
     if facts.interpreter.executable is None:
-        raise StopError("--live: this environment has no interpreter to run", 3)
+        message = Text("--live: this environment has no interpreter to run", "--live：该环境没有可运行的解释器")
+        raise StopError(message, 3)
     options = LiveOptions(device.value, timeout or DEFAULT_TIMEOUT, keep_cache, ranks)
     titles = {name: stage.title for name, stage in STAGES.items()}
     language = choose_language(lang.value if lang else None, sys.stderr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import completion, options
 from flexdoctor.commands.help import INSTALL
 from flexdoctor.commands.running import StopError, codes, read
 
@@ -23,7 +23,10 @@ def fix(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
     select: Annotated[
-        list[str] | None, typer.Option("--select", metavar="CODE", help="Mend only these; warnings too.")
+        list[str] | None,
+        typer.Option(
+            "--select", autocompletion=completion.codes, metavar="CODE", help="Mend only these; warnings too."
+        ),
     ] = None,
     require: Annotated[
         options.Capability,
@@ -104,5 +107,5 @@ def fix(
     try:
         code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)
     except TreatmentError as error:
-        raise StopError(error.message.to(language), error.exit_code) from error
+        raise StopError(error.message, error.exit_code) from error
     raise typer.Exit(code)

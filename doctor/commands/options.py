@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from flexdoctor.commands import completion
 from flexdoctor.commands.help import DEPTH, OUTPUT, TARGET
 
 
@@ -16,6 +17,14 @@ class PlanFormat(str, Enum):
 
     text = "text"
     json = "json"
+
+
+class ExplainFormat(str, Enum):
+    """How pages of faults are written."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
 
 
 class Capability(str, Enum):
@@ -137,7 +146,11 @@ SnapshotOption = Annotated[
 ExampleOption = Annotated[
     str | None,
     typer.Option(
-        "--example", metavar="NAME", help="A shipped snapshot; a wrong name lists them all.", rich_help_panel=TARGET
+        "--example",
+        autocompletion=completion.examples,
+        metavar="NAME",
+        help="A shipped snapshot; a wrong name lists them all.",
+        rich_help_panel=TARGET,
     ),
 ]
 EnvOption = Annotated[

@@ -13,6 +13,7 @@ import typer
 
 from flexdoctor.commands.running import StopError, write
 from flexdoctor.reports.rendering import Format, render
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.reports.rendering import Diagnosis, Page
@@ -49,23 +50,41 @@ def outputs(format_: Format, output: Path | None, also: Sequence[str]) -> list[O
     for number, item in enumerate(wanted):
         for before in wanted[:number]:
             if _is_same(before.path, item.path):
-                where = before.path or "stdout"
-                raise StopError(
-                    f"--also {item.format.value}={item.path}: {before.format.value} goes to {where}; "
-                    "name a file of its own for each format",
-                    2,
+                message = Text(
+                    "--also {format}={path}: {other} goes to {where}; name a file of its own for each format",
+                    "--also {format}={path}：{other} 已写入 {where}；请为每种格式指定单独的文件",
                 )
+                where = before.path or "stdout"
+                message = message.format(
+                    format=item.format.value, path=item.path, other=before.format.value, where=where
+                )
+                raise StopError(message, 2)
     return wanted
 
 
 def _also(given: str) -> Output:
     name, equals, path = given.partition("=")
     formats = {item.value: item for item in Format}
-    if not equals or not path or path == "-":
-        what = "a file, as stdout holds the report" if path == "-" else "FORMAT=FILE"
-        raise StopError(f"--also {given}: expected {what}, such as --also sarif=report.sarif", 2)
-    if name not in formats:
-        raise StopError(f"--also {given}: there is no format {name}; expected one of {', '.join(formats)}", 2)
+    problem = None
+    if not equals or not path:
+        problem = Text("expected FORMAT=FILE", "应为 FORMAT=FILE 的形式")
+    elif path == "-":
+        problem = Text("stdout holds the report already; name a file", "标准输出已用于报告本身；请指定文件")
+    elif name not in formats:
+        problem = Text("there is no format {name}; there are {names}", "没有 {name} 格式；可用的有 {names}").format(
+            name=name, names=", ".join(formats)
+        )
+    if problem:
+        message = Text(
+            "--also {given}: {problem}, as in --also sarif=report.sarif",
+            "--also {given}：{problem}，例如 --also sarif=report.sarif",
+        )
+        raise StopError(
+            Text(
+                message.en.format(given=given, problem=problem.en), message.zh.format(given=given, problem=problem.zh)
+            ),
+            2,
+        )
     return Output(formats[name], Path(path))
 
 
@@ -87,23 +106,24 @@ def write_all(wanted: Iterable[Output], diagnosis: Diagnosis, pages: Sequence[Pa
         StopError: something could not be written.
     """
     rendered = [(item, render(item.format, diagnosis, page)) for item, page in zip(wanted, pages, strict=True)]
-    problems: list[str] = []
-    for item, text in rendered:
+    problems: list[Text] = []
+    # Files first: whoever reads stdout may have gone away (`| head`), which ends the run.
+    for item, text in sorted(rendered, key=lambda pair: pair[0].path is None):
         try:
             write(text, item.path)
         except StopError as error:
-            problems.append(str(error))
+            problems.append(error.message)
     first = rendered[0][0]
     if first.format is Format.github and first.path is None:
         _add_summary(diagnosis, pages[0], problems)
     for problem in problems[:-1]:
-        typer.echo(f"flexdoctor: {problem}", err=True)
+        typer.echo(f"flexdoctor: {problem.to(pages[0].language)}", err=True)
     if problems:
         # What is on stdout is the whole report already; an error document behind it would make it ill-formed.
         raise StopError(problems[-1], 3, reported=first.path is None)
 
 
-def _add_summary(diagnosis: Diagnosis, page: Page, problems: list[str]) -> None:
+def _add_summary(diagnosis: Diagnosis, page: Page, problems: list[Text]) -> None:
     """Append the report to the summary of the step, which other commands of the step may have begun."""
     path = os.environ.get(SUMMARY)
     if not path:
@@ -112,4 +132,5 @@ def _add_summary(diagnosis: Diagnosis, page: Page, problems: list[str]) -> None:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(render(Format.markdown, diagnosis, page))
     except OSError as error:
-        problems.append(f"cannot write ${SUMMARY} {path}: {error.strerror or error}")
+        message = Text("cannot write {path}: {why}", "无法写入 {path}：{why}")
+        problems.append(message.format(path=f"${SUMMARY} {path}", why=error.strerror or error))
