@@ -24,9 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while first and Path(given[first - 1]).is_file():
         first -= 1
     options, files = given[:first], given[first:]
-    planned = [name for name in files if _ASCEND.search(Path(name).read_bytes())]
-    commands = [[sys.executable, "-m", "flexdoctor", "check", "-r", name, *options] for name in planned]
-    return max((subprocess.run(command, check=False).returncode for command in commands), default=0)
+    commands = [[sys.executable, "-m", "flexdoctor", "check", "-r", name, *options] for name in files if _plans(name)]
+    return max((subprocess.run(command, check=False).returncode for command in commands), default=0)  # noqa: S603
+
+
+def _plans(name: str) -> bool:
+    try:
+        return _ASCEND.search(Path(name).read_bytes()) is not None
+    except OSError:
+        return True  # the check says why it cannot be read
 
 
 if __name__ == "__main__":
