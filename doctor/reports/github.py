@@ -37,10 +37,8 @@ def _annotation(finding: Finding, diagnosis: Diagnosis, page: Page) -> str:
     level = "error" if diagnosis.counts(finding) else "notice" if finding.status == "unknown" else "warning"
     properties = {}
     place = spot(finding, diagnosis.facts)
-    if place and (path := below(place.path, page.base)) is not None:
-        properties["file"] = path
-        if place.line:
-            properties["line"] = str(place.line)
+    if place and place.line and (path := below(place.path, page.base)) is not None:
+        properties = {"file": path, "line": str(place.line)}
     title = f"flexdoctor {finding.code or finding.link}"
     return command(level, _message(finding, page.language), **properties, title=title)
 

@@ -167,5 +167,6 @@ def prose(text: str) -> str:
     shown = shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # An underscore inside of a word is none of Markdown's, and escaped it would break an address.
     shown = re.sub(r"[\\`*\[\]|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", shown)
-    shown = re.sub(r"^(?=[-+=#])|(?<=^\d)(?=[.)]\s)", r"\\", shown)
+    # What begins a list, a heading or a rule at the start of a line.
+    shown = re.sub(r"^(\d*)(?=[-+=#.)])", r"\1\\", shown)
     return re.sub(r"@(?=\w)", "@\u200b", shown)

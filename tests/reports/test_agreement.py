@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from flexdoctor.snapshots import example_names, load_example
 from flexdoctor.text import Text
 
 CASES = Path(__file__).parents[1] / "cases"
-ANSWERS = {
+ANSWERS: dict[Format, Callable[[str, str, bool], diagnoses.Answer]] = {
     Format.text: diagnoses.answer_of_text,
     Format.json: diagnoses.answer_of_json,
     Format.jsonl: diagnoses.answer_of_jsonl,

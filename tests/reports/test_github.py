@@ -6,7 +6,7 @@ from pathlib import Path
 
 import diagnoses
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flexdoctor.findings import Evidence, Waiver, found, passed, unknown
@@ -70,6 +70,7 @@ def test_a_run_that_ended_early() -> None:
     assert render_error("a: b\nc", 3) == "::error title=flexdoctor ended with 3::a: b%0Ac\n"
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.text(alphabet=st.characters(exclude_categories=["Cs"])),
     st.text(alphabet=st.characters(exclude_categories=["Cs"])),

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import diagnoses
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flexdoctor.findings import Evidence, Finding, Waiver, found, passed, skipped, unknown
@@ -84,6 +84,7 @@ def test_a_run_that_ended_early() -> None:
     assert (error.get("message"), error.get("type")) == ("/x does not exist", "exit code 3")
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(), st.text())
 def test_no_text_makes_it_ill_formed(title: str, quoted: str) -> None:
     finding = dataclasses.replace(

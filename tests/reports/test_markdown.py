@@ -9,7 +9,7 @@ import re
 import diagnoses
 import pytest
 import samples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -112,6 +112,7 @@ def test_a_hostile_name_stays_text(name: str) -> None:
     assert "@org" not in re.sub(r"<(code|pre).*?</\1>", "", html, flags=re.DOTALL)
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(), st.text())
 def test_whatever_is_quoted_comes_back_as_it_was(title: str, quote: str) -> None:
     html = MARKDOWN.render(shown(diagnoses.of(fails(title, quote))))
@@ -119,6 +120,7 @@ def test_whatever_is_quoted_comes_back_as_it_was(title: str, quote: str) -> None
     assert html.count("<table>") == 1
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="`|\\a _*[]<&@~-1.)#"))
 def test_prose_and_code_show_what_they_were_given(text: str) -> None:
     flat = " ".join(text.split())
