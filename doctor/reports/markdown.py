@@ -66,11 +66,6 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
     return redact("".join(f"{line}\n" for line in _lines(diagnosis, page.language)))
 
 
-def render_error(message: str, exit_code: int) -> str:
-    """Return a paragraph that says why there is no report."""
-    return f"### flexdoctor\n\ncould not complete (exit code {exit_code}): {prose(message)}\n"
-
-
 def _lines(diagnosis: Diagnosis, language: Language) -> Iterator[str]:
     report = diagnosis.report
     yield f"### flexdoctor: {prose(headline(report, language))}"

@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from flexdoctor.findings import Finding
     from flexdoctor.reports.rendering import Diagnosis, Page
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 #: The checkout, and the home folder of the user: whoever opens the log knows where theirs is.
 _ROOT, _HOME = "%SRCROOT%", "HOME"
 _SHOWN = ("fail", "warn", "unknown")
@@ -97,7 +97,8 @@ def _log(
         "results": results,
         "properties": properties,
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    log = json.loads(resources.files("flexdoctor.reports").joinpath("sarif.json").read_text(encoding="utf-8"))
+    return json.dumps({**log, "runs": [run]}, indent=2) + "\n"
 
 
 def _driver(rules: list[dict[str, Any]]) -> dict[str, Any]:

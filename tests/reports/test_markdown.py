@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from flexdoctor.facts import DriverFacts, MachineFacts, UserFacts
 from flexdoctor.findings import Evidence, Finding, Waiver, found
-from flexdoctor.reports.markdown import code, prose, render, render_error
+from flexdoctor.reports.markdown import code, prose, render
 from flexdoctor.reports.rendering import Diagnosis, Page
 from flexdoctor.text import Text
 
@@ -53,10 +53,6 @@ def test_chinese() -> None:
     text = render(diagnoses.of(fails()), Page(language="zh"))
     assert "有问题" in text
     assert "<summary>完整检查链</summary>" in text
-
-
-def test_a_run_that_ended_early() -> None:
-    assert "/x does not exist" in render_error("/x does not exist", 3)
 
 
 def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
