@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from flexdoctor.checks import CHAIN
-from flexdoctor.knowledge.signatures import recognise_text
 from flexdoctor.pages import TOPICS, Entry, Explanation, PageError, entries, load
 from flexdoctor.text import Text
 
@@ -48,14 +47,6 @@ def test_pages_say_the_same_in_both_languages(link: str) -> None:
 def code_in(text: str) -> set[str]:
     assert text.count("`") % 2 == 0, f"a backtick is open in {text!r}"
     return set(text.split("`")[1::2])
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_errors_on_a_page_are_recognised_as_its_own(link: str) -> None:
-    for page in pages_of(link).values():
-        for error in page.errors:
-            for match in recognise_text(error):
-                assert not match.signature.codes or page.code in match.signature.codes, f"{page.code}: {error}"
 
 
 def test_a_page_is_read_whole(tmp_path: Path) -> None:
