@@ -22,11 +22,12 @@ A check names its file in `Check.pages`; only `flexdoctor explain` and the tests
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from flexdoctor import chain
 from flexdoctor.text import NOTHING, Text
@@ -124,7 +125,12 @@ def page_of(entry: Entry) -> Explanation | None:
     Raises:
         PageError: the file is broken.
     """
-    return None if entry.pages is None else load(entry.pages).get(entry.code)
+    return None if entry.pages is None else _loaded(cast("Any", entry.pages)).get(entry.code)
+
+
+@functools.cache
+def _loaded(pages: Any) -> dict[str, Explanation]:
+    return load(pages)
 
 
 def load(pages: Traversable) -> dict[str, Explanation]:

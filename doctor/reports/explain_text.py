@@ -33,6 +33,8 @@ class _Row:
     text: str
     label: str = ""
     copy: bool = False
+    #: What stands before its second line and those after it.
+    hang: str = ""
 
 
 def render(explained: Sequence[Explained], page: Page) -> str:
@@ -72,9 +74,9 @@ def _one(item: Explained, page: Page) -> str:
             lines.append("")
         head = f"  {row.label}"
         pad = " " * max(_COLUMN - cells(head), 1)
-        shown = [row.text] if row.copy else wrap(row.text, max(page.width - _COLUMN, 30))
+        shown = [row.text] if row.copy else wrap(row.text, max(page.width - _COLUMN - len(row.hang), 30))
         lines.append(f"{_styled(head, '2', page)}{pad}{'' if row.label or not row.copy else '  '}{shown[0]}")
-        lines += [" " * _COLUMN + line for line in shown[1:]]
+        lines += [" " * _COLUMN + row.hang + line for line in shown[1:]]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -95,7 +97,7 @@ def _rows(item: Explained, language: Language) -> Iterator[_Row]:
             for number, error in enumerate(seen(item, language)):
                 yield _Row(error, "" if number else SEE.to(language), copy=True)
     for number, source in enumerate(item.page.sources if item.page else ()):
-        yield _Row(source, "" if number else SOURCE.to(language), copy=True)
+        yield _Row(source, "" if number else SOURCE.to(language), hang="  ")
 
 
 def _styled(text: str, style: str, page: Page) -> str:

@@ -39,10 +39,12 @@ def effect_of(fault: Fault, language: Language) -> str:
         text = Text("takes away {names}", "影响：{names}")
         return text.format(names=names.join(CAPABILITY[name].to(language) for name in fault.affects)).to(language)
     if fault.severity == "error":
-        return Text("an error, though it takes away none of the four capabilities", "故障，但不影响四项能力").to(
-            language
-        )
-    return Text("a warning", "警告").to(language)
+        text = Text("an error, though it takes away none of the four capabilities", "故障，但不影响四项能力")
+    elif fault.severity == "warning":
+        text = Text("a warning", "警告")
+    else:
+        text = Text("leaves open what its link asks", "该环节的问题没有答案")
+    return text.to(language)
 
 
 def automatic(item: Explained, language: Language) -> str | None:
