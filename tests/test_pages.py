@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,8 +101,19 @@ def test_a_broken_file_is_told_by_file_code_and_key(tmp_path: Path, content: byt
     with pytest.raises(PageError, match=re.escape(complaint)) as caught:
         load(path)
     assert str(path) in str(caught.value)
+    assert str(path) in caught.value.message.zh
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(PageError, match=r"nothing\.toml: cannot be read: No such file"):
         load(tmp_path / "nothing.toml")
+
+
+def test_every_command_is_one_that_a_shell_takes() -> None:
+    pages = [page for link in LINKS for page in pages_of(link).values()]
+    commands = [line for page in pages for topic in TOPICS for line in page.on(topic).run]
+    filled = [re.sub(r"<[A-Za-z][^<>]*>", "word", line) for line in commands]
+    for line, command in zip(filled, commands, strict=True):
+        assert "\n" not in command
+        done = subprocess.run(["bash", "-n"], input=line, text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), command
