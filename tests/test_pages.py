@@ -112,8 +112,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_every_command_is_one_that_a_shell_takes() -> None:
     pages = [page for link in LINKS for page in pages_of(link).values()]
     commands = [line for page in pages for topic in TOPICS for line in page.on(topic).run]
+    assert not [line for line in commands if "\n" in line]
     filled = [re.sub(r"<[A-Za-z][^<>]*>", "word", line) for line in commands]
-    for line, command in zip(filled, commands, strict=True):
-        assert "\n" not in command
-        done = subprocess.run(["bash", "-n"], input=line, text=True, capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, ""), command
+    done = subprocess.run(["bash", "-n"], input="\n".join(filled), text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
