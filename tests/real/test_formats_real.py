@@ -1,7 +1,7 @@
 """The reports held against the schemas of their formats, and the CI pieces installed as their users install them.
 
-The schemas are those that others ship: that of SARIF (2.1.0, by OASIS) in the npm package @microsoft/jest-sarif, and that
-of JUnit, by which the xunit plugin of Jenkins reads, in the source distribution of pytest.
+The schemas are those that others ship: that of SARIF 2.1.0, by OASIS, in the npm package @microsoft/jest-sarif, and
+that of JUnit, by which the xunit plugin of Jenkins reads, in the source distribution of pytest.
 """
 
 from __future__ import annotations
