@@ -35,13 +35,13 @@ _PACKAGES = (
     "kernels",
 )
 _WORDS = {
-    "broken": Text("Faults", "故障"),
+    "found": Text("Findings", "发现的问题"),
     "chain": Text("The whole chain", "完整检查链"),
-    "can": Text("Can run", "能力"),
-    "fix": Text("Fix", "修复"),
+    "can": Text("Can run: ", "能力："),
+    "fix": Text("Fix: ", "修复："),
     "proof": Text("Proof", "证据"),
     "error": Text("What is seen", "现象"),
-    "waived": Text("waived", "已豁免"),
+    "waived": Text(" (waived: {reason})", "（已豁免：{reason}）"),
     "what": Text("what", "项目"),
     "version": Text("version", "版本"),
     "target": Text("target", "检查对象"),
@@ -70,7 +70,7 @@ def _lines(diagnosis: Diagnosis, language: Language) -> Iterator[str]:
     report = diagnosis.report
     yield f"### flexdoctor: {prose(headline(report, language))}"
     yield ""
-    yield f"{_WORDS['can'].to(language)}: {prose(' · '.join(capability_words(report, language)))}"
+    yield f"{_WORDS['can'].to(language)}{prose(' · '.join(capability_words(report, language)))}"
     yield ""
     yield f"| {_WORDS['what'].to(language)} | {_WORDS['version'].to(language)} |"
     yield "|---|---|"
@@ -79,7 +79,7 @@ def _lines(diagnosis: Diagnosis, language: Language) -> Iterator[str]:
     faults = [item for item in report.findings if item.status in ("fail", "warn", "unknown", "crashed")]
     if faults:
         yield ""
-        yield f"#### {_WORDS['broken'].to(language)}"
+        yield f"#### {_WORDS['found'].to(language)}"
     for finding in faults:
         yield from _fault(finding, language)
     yield ""
@@ -113,14 +113,16 @@ def _versions(facts: Facts, language: Language) -> Iterator[tuple[str, str]]:
 
 def _fault(finding: Finding, language: Language) -> Iterator[str]:
     yield ""
-    reason = f" ({_WORDS['waived'].to(language)}: {prose(finding.waiver.reason)})" if finding.waiver else ""
+    reason = ""
+    if finding.waiver:
+        reason = _WORDS["waived"].format(reason=prose(finding.waiver.reason)).to(language)
     yield f"**{finding.code or finding.link}** {_STATUS[finding.status]} {prose(finding.title.to(language))}{reason}"
     if finding.detail.en:
         yield ""
         yield prose(finding.detail.to(language))
     if remedy := finding.remedy.to(language):
         yield ""
-        yield f"{_WORDS['fix'].to(language)}: {prose(remedy)}"
+        yield f"{_WORDS['fix'].to(language)}{prose(remedy)}"
     for label, quoted in (("proof", [*map(_shown, finding.evidence)]), ("error", [*finding.predicted_errors])):
         if quoted:
             yield ""
