@@ -10,6 +10,7 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
+from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(
+    context: typer.Context,
     python: options.PythonOption = None,
     site_packages: options.SitePackagesOption = None,
     requirements: options.RequirementsOption = None,
@@ -85,6 +87,9 @@ def check(
     keep_cache: Annotated[
         bool, typer.Option("--keep-cache", help="With --live: your inductor and triton cache, not an empty one.")
     ] = False,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
+    plugin: options.PluginOption = None,
     lang: options.LangOption = None,
     color: Annotated[
         options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")
@@ -101,24 +106,30 @@ def check(
     """
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.configuration import today  # noqa: PLC0415
 
+    settings = settle(context, config, no_config)
+    chain_ = extend_chain(settings, CHAIN, plugin)
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
     if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
         raise StopError(f"{stray} goes with --live", 2)
-    if live and any((site_packages, requirements, wheels, snapshot, example)):
+    target = settings.target({
+        "python": python,
+        "site_packages": site_packages,
+        "requirements": requirements,
+        "wheels": wheels,
+        "snapshot": snapshot,
+        "example": example,
+        "root": root,
+        "env_file": env_file,
+        "platform": platform,
+        "python_version": python_version,
+    })
+    if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
     facts = read(
-        python=python,
-        site_packages=site_packages,
-        requirements=requirements,
-        wheels=wheels,
-        snapshot=snapshot,
-        example=example,
-        root=root,
+        **target,
         env=tuple(env or ()),
-        env_file=env_file,
-        platform=platform,
-        python_version=python_version,
         deep=deep,
         npu_smi_limit=npu_smi_limit,
         kernels=tuple(kernel or ()),
@@ -128,18 +139,24 @@ def check(
         facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
     report = chain.diagnose(
         facts,
-        CHAIN,
-        required=(require or options.Capability.compiled_forward).value,
+        chain_,
+        required=settings.value("require", require.value if require else "compiled_forward", settings.file.require),
+        # Only who is at this machine can know that it must have the hardware; a file is shared with others.
         hardware_required=require is not None,
-        select=codes(select, CHAIN, "--select", links=True),
-        ignore=codes(ignore, CHAIN, "--ignore", links=False),
+        select=settings.select(select, chain_),
+        ignore=codes(ignore, chain_, "--ignore", links=False),
+        waivers=settings.waivers(chain_),
+        today=today(),
     )
     mention_cut_off_fix(facts, lang)
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
     planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
     page = _page(format_, output, lang, color, detail)
-    write(render(format_, Diagnosis(report, facts, CHAIN, *planned), page), output)
-    raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+    diagnosis = Diagnosis(report, facts, chain_, *planned, settings.shown, settings.not_read)
+    write(render(format_, diagnosis, page), output)
+    fail_on_ = settings.value("fail_on", fail_on.value, settings.file.fail_on)
+    strict = settings.value("strict", strict, settings.file.strict)
+    raise typer.Exit(findings.exit_code(report, fail_on=fail_on_, strict=strict, exit_zero=exit_zero))
 
 
 def _run_live(

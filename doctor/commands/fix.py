@@ -10,6 +10,7 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError, codes, read
+from flexdoctor.commands.settings import settle
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def fix(
+    context: typer.Context,
     python: options.PythonOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
@@ -48,6 +50,8 @@ def fix(
         options.PlanFormat,
         typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document."),
     ] = options.PlanFormat.text,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """Plan what mends this environment, show it, apply it on a yes, verify it. `flexdoctor undo` takes it back.
@@ -57,6 +61,7 @@ def fix(
     """
     from flexdoctor import chain, console  # noqa: PLC0415
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.configuration import today  # noqa: PLC0415
     from flexdoctor.fixes import FIXES  # noqa: PLC0415
     from flexdoctor.treatment.course import Options  # noqa: PLC0415
     from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
@@ -64,9 +69,14 @@ def fix(
     from flexdoctor.treatment.planning import known  # noqa: PLC0415
     from flexdoctor.treatment.session import Session  # noqa: PLC0415
 
+    settings = settle(context, config, no_config)
+    required = settings.value("require", require.value, settings.file.require)
+    target = settings.target({"python": python}, ("python",))
+    accepted = settings.waivers(CHAIN, foreign=True)
+
     def examine() -> tuple[Facts, Report]:
-        facts = read(python=python)
-        return facts, chain.diagnose(facts, CHAIN, required=require.value)
+        facts = read(**target)
+        return facts, chain.diagnose(facts, CHAIN, required=required, waivers=accepted, today=today())
 
     places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
     language = console.choose_language(lang.value if lang else None, sys.stdout)

@@ -152,3 +152,17 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
 ]
 LangOption = Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="FLEXDOCTOR_CONFIG",
+        help="Settings. Default: the nearest flexdoctor.toml, or pyproject.toml with [tool.flexdoctor].",
+    ),
+]
+NoConfigOption = Annotated[bool, typer.Option("--no-config", help="Read no settings from any file.")]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="NAME", help="Also run this check of another distribution. Repeatable."),
+]

@@ -9,15 +9,19 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError, read
+from flexdoctor.commands.settings import settle
 
 
 def undo(
+    context: typer.Context,
     entry: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which fix. Default: the last one.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only list what can be taken back.")] = False,
     python: options.PythonOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also where files were changed since; those changes are lost.")
     ] = False,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """Put back, byte for byte, what a fix has changed. Needs no network.
@@ -31,7 +35,8 @@ def undo(
     from flexdoctor.treatment.target import prefix_of  # noqa: PLC0415
 
     language = choose_language(lang.value if lang else None, sys.stdout)
-    prefix = prefix_of(read(python=python))
+    settings = settle(context, config, no_config)
+    prefix = prefix_of(read(**settings.target({"python": python}, ("python",))))
     if prefix is None:
         raise StopError("this target has no prefix, so it has no journal", 3)
     problems: list[str] = []

@@ -41,6 +41,9 @@ class Diagnosis:
     #: What `flexdoctor fix` would do; None where nothing can be done.
     plan: Plan | None = None
     fixes: Sequence[Fix] = ()
+    #: The file whose settings were used, as a person reads it; and that of the same folder which was not.
+    configuration: str | None = None
+    not_read: str | None = None
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ class Plan:
     manual: tuple[Step, ...] = ()
     #: The set of knowledge/stacks.toml that the steps lead to, and the names of the others that would fit.
     stack: str | None = None
+    #: Whose set it is, when it is a company's own.
+    stack_owner: str = ""
     stack_note: str = ""
     stack_cann: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()

@@ -1,0 +1,124 @@
+"""Sets of packages that a company adds to what is known: a TOML file in the form of stacks.toml, with its own indexes.
+
+    name = "Example Corp"             # whose they are; shown wherever one of them is named
+
+    [index.corp]
+    url = "https://pypi.example.com/simple"
+    holds = "our builds of torch-npu"
+    source = "platform team's wiki"
+    date = 2026-11-30
+
+    [companions]                      # optional: pins of what triton-ascend imports without asking for it
+    pybind11 = { version = "3.0.1", source = "platform team", date = 2026-11-30 }
+
+    [[stack]]
+    name = "corp-2.13"
+    torch = "2.13.0"
+    ...                               # the keys of stacks.toml
+    indexes = { torch-npu = "corp" }  # this one package comes from there; "vendor" and "pytorch-cpu" are known too
+
+An address holds no user, password or token: those belong into ~/.netrc or the keyring, where pip finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from flexdoctor.findings import CAPABILITIES
+from flexdoctor.knowledge import load_table, stacks
+from flexdoctor.tables import Key, Shape, TableError, hold, nearest, read_toml
+
+_SENTENCE = Key("text", required=True, pattern=r".{3}", looks="a few words")
+_SOURCE = Key("text", required=True, pattern=r".{3}", looks="a few words", means="who says so")
+_DATE = Key("date", required=True, means="of which day that is")
+_VERSION = Key(
+    "text",
+    required=True,
+    pattern=r"^\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9.]+)?$",
+    looks="a whole version as pip writes it",
+)
+_NAMES = Key("texts", required=True)
+SHAPE = Shape(
+    {
+        "name": Key("text", required=True, means="whose sets these are"),
+        "index": Key(
+            "table",
+            each=Key(
+                "table",
+                keys={
+                    "url": Key(
+                        "text",
+                        required=True,
+                        pattern=r"^(https?|file)://[^@?#\s]+$",
+                        looks="an address without user, password or token (pip finds those in ~/.netrc or the keyring)",
+                    ),
+                    "holds": _SENTENCE,
+                    "source": _SOURCE,
+                    "date": _DATE,
+                },
+            ),
+        ),
+        "companions": Key(
+            "table", each=Key("table", keys={"version": _VERSION, "source": _SOURCE, "date": _DATE})
+        ),
+        "stack": Key(
+            "tables",
+            required=True,
+            keys={
+                "name": Key("text", required=True, pattern=r"^[a-z0-9.-]+$", looks="a name of a-z, 0-9, . and -"),
+                "torch": _VERSION,
+                "torch_npu": _VERSION,
+                "triton_ascend": Key("text", pattern=_VERSION.pattern, looks=_VERSION.looks),
+                "cann": _NAMES,
+                "pythons": Key("texts", required=True, pattern=r"^3\.\d+$", looks="a version like 3.11"),
+                "architectures": Key("texts", required=True, choices=("aarch64", "x86_64")),
+                "indexes": Key(
+                    "table",
+                    names=r"^(torch|torch-npu|triton-ascend)$",
+                    looks="torch, torch-npu or triton-ascend",
+                    each=Key("text"),
+                ),
+                "capabilities": Key("texts", required=True, choices=CAPABILITIES),
+                "early_import": Key("flag"),
+                "evidence": Key("text", choices=stacks.TRUST, required=True),
+                "source": _SOURCE,
+                "date": _DATE,
+                "note": Key("text"),
+            },
+        ),
+    }
+)
+
+
+def load(paths: Iterable[Path]) -> stacks.Overlay:
+    """Return what the files add, in their order.
+
+    Raises:
+        TableError: a file cannot be used, or names a set that there is already.
+    """
+    sets: list[stacks.Stack] = []
+    companions: dict[str, str] = {}
+    where = {stack.name: "flexdoctor itself" for stack in stacks.shipped()}
+    for path in paths:
+        data = hold(read_toml(path) or {}, SHAPE, str(path))
+        urls = {name: row["url"] for name, row in load_table("stacks")["index"].items()}
+        urls |= {name: row["url"] for name, row in data.get("index", {}).items()}
+        for row in data["stack"]:
+            name = row["name"]
+            if name in where:
+                raise TableError(f"{path}: stack {name}: {where[name]} has a set of that name already")
+            where[name] = str(path)
+            sets.append(_stack(row, urls, data["name"], f"{path}: stack {name}"))
+        companions |= {name: row["version"] for name, row in data.get("companions", {}).items()}
+    return stacks.Overlay(tuple(sets), companions)
+
+
+def _stack(row: dict[str, Any], urls: dict[str, str], owner: str, where: str) -> stacks.Stack:
+    for distribution, name in row.get("indexes", {}).items():
+        if name not in urls:
+            raise TableError(f"{where}: indexes.{distribution}: there is no index {name}{nearest(name, urls)}")
+        if distribution == "triton-ascend" and "triton_ascend" not in row:
+            raise TableError(f"{where}: indexes.triton-ascend: this set pins no triton_ascend")
+    return stacks.stack_of({"early_import": False, "note": "", **row}, urls, owner)
