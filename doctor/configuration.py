@@ -11,9 +11,9 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from flexdoctor.findings import CAPABILITIES, Waiver
+from flexdoctor.findings import CAPABILITIES, Capability, Waiver
 from flexdoctor.tables import Key, Shape, TableError, hold, read_toml
 
 OWN_FILE, SHARED_FILE = "flexdoctor.toml", "pyproject.toml"
@@ -79,9 +79,9 @@ class Configuration:
     beside: Path | None = None
     select: tuple[str, ...] = ()
     waivers: tuple[Waiver, ...] = ()
-    fail_on: str | None = None
+    fail_on: Literal["error", "warning"] | None = None
     strict: bool | None = None
-    require: str | None = None
+    require: Capability | None = None
     #: By the names of the options in Python: site_packages, env_file. Paths are whole.
     target: dict[str, Any] = field(default_factory=dict)
     knowledge: tuple[Path, ...] = ()

@@ -132,7 +132,9 @@ def _value(data: object, key: Key, where: str) -> Any:
     if key.kind == "table":
         return _named(data, key, where) if key.keys is None else _table(data, key.keys, where, {})
     if key.kind == "tables":
-        return [_table(item, key.keys or {}, f"{where}[{number}]", {}) for number, item in enumerate(_list(data, where))]
+        return [
+            _table(item, key.keys or {}, f"{where}[{number}]", {}) for number, item in enumerate(_list(data, where))
+        ]
     if key.kind == "texts":
         return [_text(item, key, f"{where}[{number}]") for number, item in enumerate(_list(data, where))]
     if key.kind == "date":

@@ -71,7 +71,7 @@ def notices(
         matches = [item for item in everything if item.code == waiver.code and item.status in _WAIVABLE]
         if matches and has_expired(waiver, today):
             if any(item in shown for item in matches):
-                yield _notice(EXPIRED, waiver, date=waiver.expires)
+                yield _notice(EXPIRED, waiver)
         elif not matches and facts.target.kind == "environment" and links.get(waiver.code) in judged:
             yield _notice(UNUSED, waiver)
 
@@ -89,21 +89,19 @@ def _links_without_doubt(everything: Sequence[Finding]) -> set[str]:
     return {item.link for item in everything} - doubtful
 
 
-def _notice(fault: Fault, waiver: Waiver, **values: object) -> Finding:
+def _notice(fault: Fault, waiver: Waiver) -> Finding:
     finding = found(
         LINK,
         fault,
         evidence=[Evidence("file", f"{waiver.code}: {waiver.reason}", path=waiver.path)],
-        remedy=Text(
-            "remove the waiver, or give it a later date", "删除该豁免，或改为更晚的日期"
-        )
+        remedy=Text("remove the waiver, or give it a later date", "删除该豁免，或改为更晚的日期")
         if fault is EXPIRED
         else Text(
             'remove it, or accept this too where one file serves different machines: FD002 = "why"',
             '删除该豁免；若同一份配置用于不同机器，也可一并豁免：FD002 = "原因"',
         ),
         code=waiver.code,
-        **values,
+        date=waiver.expires,
     )
     return dataclasses.replace(finding, status="warn")
 

@@ -33,9 +33,7 @@ def _version(situation: Situation) -> tuple[str, str]:
     """Return which triton-ascend to install: the target's, else the one that is there; empty when nobody knows."""
     target, here = situation.target, situation.installed("triton-ascend")
     if target and target.triton_ascend:
-        same_pair = all(
-            same_version(situation.installed(name), target.pin(name)) for name in ("torch", "torch-npu")
-        )
+        same_pair = all(same_version(situation.installed(name), target.pin(name)) for name in ("torch", "torch-npu"))
         if same_pair or stack.needed(situation):
             return target.triton_ascend, situation.index_of("triton-ascend")
     # The pair is in no known set and nothing else is wrong with it: what its owner chose is put back as it was.

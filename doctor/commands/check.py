@@ -15,6 +15,7 @@ from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
+    from flexdoctor.findings import Capability, Severity
     from flexdoctor.text import Language
 
 
@@ -113,18 +114,20 @@ def check(
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
     if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
         raise StopError(f"{stray} goes with --live", 2)
-    target = settings.target({
-        "python": python,
-        "site_packages": site_packages,
-        "requirements": requirements,
-        "wheels": wheels,
-        "snapshot": snapshot,
-        "example": example,
-        "root": root,
-        "env_file": env_file,
-        "platform": platform,
-        "python_version": python_version,
-    })
+    target = settings.target(
+        {
+            "python": python,
+            "site_packages": site_packages,
+            "requirements": requirements,
+            "wheels": wheels,
+            "snapshot": snapshot,
+            "example": example,
+            "root": root,
+            "env_file": env_file,
+            "platform": platform,
+            "python_version": python_version,
+        }
+    )
     if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
     facts = read(
@@ -137,10 +140,12 @@ def check(
     )
     if live:
         facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+    required: Capability = require.value if require else "compiled_forward"
+    counted: Severity = fail_on.value
     report = chain.diagnose(
         facts,
         chain_,
-        required=settings.value("require", require.value if require else "compiled_forward", settings.file.require),
+        required=settings.value("require", required, settings.file.require),
         # Only who is at this machine can know that it must have the hardware; a file is shared with others.
         hardware_required=require is not None,
         select=settings.select(select, chain_),
@@ -154,9 +159,9 @@ def check(
     page = _page(format_, output, lang, color, detail)
     diagnosis = Diagnosis(report, facts, chain_, *planned, settings.shown, settings.not_read)
     write(render(format_, diagnosis, page), output)
-    fail_on_ = settings.value("fail_on", fail_on.value, settings.file.fail_on)
+    counted = settings.value("fail_on", counted, settings.file.fail_on)
     strict = settings.value("strict", strict, settings.file.strict)
-    raise typer.Exit(findings.exit_code(report, fail_on=fail_on_, strict=strict, exit_zero=exit_zero))
+    raise typer.Exit(findings.exit_code(report, fail_on=counted, strict=strict, exit_zero=exit_zero))
 
 
 def _run_live(

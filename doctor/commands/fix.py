@@ -14,7 +14,7 @@ from flexdoctor.commands.settings import settle
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
-    from flexdoctor.findings import Report
+    from flexdoctor.findings import Capability, Report
 
 
 def fix(
@@ -70,7 +70,8 @@ def fix(
     from flexdoctor.treatment.session import Session  # noqa: PLC0415
 
     settings = settle(context, config, no_config)
-    required = settings.value("require", require.value, settings.file.require)
+    required: Capability = require.value
+    required = settings.value("require", required, settings.file.require)
     target = settings.target({"python": python}, ("python",))
     accepted = settings.waivers(CHAIN, foreign=True)
 

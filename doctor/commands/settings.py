@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,7 @@ def settle(context: typer.Context, config: Path | None, no_config: bool) -> Sett
 
     settings = Settings(context, configuration.Configuration())
     named = settings.is_given("config")
-    if config and no_config and context.get_parameter_source("config").name == "COMMANDLINE":
+    if config and no_config and not os.environ.get("FLEXDOCTOR_CONFIG"):
         raise StopError("--config and --no-config contradict each other; name one", 2)
     if no_config:
         return settings
@@ -126,3 +127,29 @@ def _extend_knowledge(context: typer.Context, file: Configuration) -> None:
     if missing := next((path for path in file.knowledge if not path.exists()), None):
         raise TableError(f"{file.path}: knowledge: there is no file {missing}")
     context.with_resource(stacks.extended(overlay.load(file.knowledge)))
+
+
+def extend_chain(settings: Settings, chain: tuple[Check, ...], named: list[str] | None) -> tuple[Check, ...]:
+    """Return `chain` with the checks of the plugins that the file and the command line name.
+
+    Raises:
+        StopError: there is no such plugin, or it cannot stand there.
+    """
+    if not named and not settings.file.plugins:
+        return chain
+    from flexdoctor.plugins import loading  # noqa: PLC0415 - no plugin is even looked for unless one is named
+
+    def show(plugin: str, printed: str) -> None:
+        typer.echo("".join(f"{plugin}: {line}\n" for line in printed.splitlines()), err=True, nl=False)
+
+    try:
+        plugins = [
+            *loading.pick(settings.file.plugins, settings.where("plugins")),
+            *loading.pick(
+                [name for name in dict.fromkeys(named or ()) if name not in settings.file.plugins], "--plugin"
+            ),
+        ]
+        joined = loading.joined(chain, plugins, seconds=settings.file.plugin_seconds, show=show)
+        return settings.context.with_resource(joined)
+    except loading.PluginError as error:
+        raise StopError(str(error), 2) from error

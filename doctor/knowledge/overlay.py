@@ -60,9 +60,7 @@ SHAPE = Shape(
                 },
             ),
         ),
-        "companions": Key(
-            "table", each=Key("table", keys={"version": _VERSION, "source": _SOURCE, "date": _DATE})
-        ),
+        "companions": Key("table", each=Key("table", keys={"version": _VERSION, "source": _SOURCE, "date": _DATE})),
         "stack": Key(
             "tables",
             required=True,

@@ -109,7 +109,9 @@ def _afterwards(plan: Plan, language: Language) -> Iterator[Line]:
     if plan.stack:
         note = f": {plan.stack_note}" if plan.stack_note else ""
         owner = Text(" of {owner}", "（{owner} 提供）").format(owner=plan.stack_owner) if plan.stack_owner else NOTHING
-        yield Line(f"{plan.stack}{owner.to(language)} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language))
+        yield Line(
+            f"{plan.stack}{owner.to(language)} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language)
+        )
     if plan.alternatives:
         hint = Text(" (take one with --stack NAME)", "（用 --stack NAME 选择）").to(language)
         yield Line(", ".join(plan.alternatives) + hint, _LABEL["others"].to(language))
