@@ -96,11 +96,22 @@ def main() -> NoReturn:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+def _with_origin(error: Exception, message: str) -> str:
+    """Let a message about an option name the variable where the value came from it, and only there."""
+    option, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    variable = getattr(option, "envvar", None)
+    if option is None or context is None or not isinstance(variable, str):
+        return message
+    source = context.get_parameter_source(option.name)
+    by_variable = f" (from the variable {variable})" if source and source.name == "ENVIRONMENT" else ""
+    return message.replace(f" (env var: '{variable}')", by_variable)
+
+
 def _explain(error: Exception) -> tuple[str, int]:
     """Turn what typer raises for a wrong command line, or a bug of ours, into a line and an exit code."""
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
-        return f"{format_message()} (see `flexdoctor --help`)", getattr(error, "exit_code", 2)
+        return f"{_with_origin(error, format_message())} (see `flexdoctor --help`)", getattr(error, "exit_code", 2)
     import traceback  # noqa: PLC0415
 
     frame = traceback.extract_tb(error.__traceback__)[-1]

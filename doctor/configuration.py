@@ -26,6 +26,7 @@ PLUGIN_SECONDS = 10.0
 
 _PATH = Key("text", means="a path, relative to the folder of this file")
 SHAPE = Shape(
+    title="flexdoctor settings: flexdoctor.toml, or [tool.flexdoctor] of pyproject.toml",
     keys={
         "select": Key("texts", means="show only these codes, code prefixes or links"),
         "ignore": Key(
@@ -61,6 +62,7 @@ SHAPE = Shape(
         "plugin-time-limit": Key("seconds", means="how long a check of a plugin may take, 10 by default"),
     },
     elsewhere={
+        "tool": "in a file of flexdoctor alone the keys stand at the top, without [tool.flexdoctor]",
         "format": "use --format or FLEXDOCTOR_FORMAT",
         "output": "use --output",
         "lang": "use --lang or FLEXDOCTOR_LANG",

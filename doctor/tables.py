@@ -62,6 +62,8 @@ class Shape:
     """The keys of a whole document, and what to say of those that are not there but that people look for."""
 
     keys: Mapping[str, Key]
+    #: What the schema calls it.
+    title: str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -199,9 +201,9 @@ def _found(data: object) -> str:
     return next((words for kind, words in kinds if isinstance(data, kind)), type(data).__name__)
 
 
-def json_schema(shape: Shape, title: str) -> dict[str, Any]:
+def json_schema(shape: Shape) -> dict[str, Any]:
     """Return the JSON Schema of documents of `shape`, for editors: dates stand there as text."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **_schema_of(shape.keys)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": shape.title, **_schema_of(shape.keys)}
 
 
 def _schema_of(keys: Mapping[str, Key]) -> dict[str, Any]:

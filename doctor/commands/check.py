@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flexdoctor.commands import options
-from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
+from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, write
 from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
 
@@ -130,8 +130,8 @@ def check(
     )
     if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
-    facts = read(
-        **target,
+    facts = settings.read(
+        target,
         env=tuple(env or ()),
         deep=deep,
         npu_smi_limit=npu_smi_limit,

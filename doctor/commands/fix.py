@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flexdoctor.commands import options
-from flexdoctor.commands.running import StopError, codes, read
+from flexdoctor.commands.running import StopError, codes
 from flexdoctor.commands.settings import settle
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def fix(
     accepted = settings.waivers(CHAIN, foreign=True)
 
     def examine() -> tuple[Facts, Report]:
-        facts = read(**target)
+        facts = settings.read(target)
         return facts, chain.diagnose(facts, CHAIN, required=required, waivers=accepted, today=today())
 
     places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())

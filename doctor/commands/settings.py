@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from flexdoctor.commands.running import StopError, codes
+from flexdoctor.commands.running import StopError, codes, read
 
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.configuration import Configuration
+    from flexdoctor.facts import Facts
     from flexdoctor.findings import Waiver
 
 T = TypeVar("T")
@@ -32,6 +32,11 @@ class Settings:
         """Tell whether an option was given on the command line or by its variable."""
         source = self.context.get_parameter_source(name)
         return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+    def is_by_variable(self, name: str) -> bool:
+        """Tell whether an option was given by its variable."""
+        source = self.context.get_parameter_source(name)
+        return source is not None and source.name == "ENVIRONMENT"
 
     def value(self, name: str, given: T, settled: T | None) -> T:
         """Return what holds: what was given, else what the file says, else the default that is in `given`."""
@@ -54,6 +59,19 @@ class Settings:
         if not any(name in settled for name in allowed):
             return given
         return {**given, **{name: value for name, value in settled.items() if not given.get(name)}}
+
+    def read(self, target: dict[str, Any], **more: Any) -> Facts:
+        """Read a target; an error says when it is the file that names it.
+
+        Raises:
+            StopError: it cannot be read.
+        """
+        try:
+            return read(**target, **more)
+        except StopError as error:
+            if any(target.get(name) is value for name, value in self.file.target.items()):
+                raise StopError(f"{error} ({self.where('target')})", error.exit_code) from error
+            raise
 
     def select(self, given: list[str] | None, chain: tuple[Check, ...]) -> tuple[str, ...]:
         """Return what to show."""
@@ -105,17 +123,18 @@ def settle(context: typer.Context, config: Path | None, no_config: bool) -> Sett
     from flexdoctor.tables import TableError  # noqa: PLC0415
 
     settings = Settings(context, configuration.Configuration())
-    named = settings.is_given("config")
-    if config and no_config and not os.environ.get("FLEXDOCTOR_CONFIG"):
+    named = config is not None
+    if config and no_config and not settings.is_by_variable("config"):
         raise StopError("--config and --no-config contradict each other; name one", 2)
     if no_config:
         return settings
     try:
-        file = configuration.load(config) if config and named else configuration.find()
+        file = configuration.load(config) if config else configuration.find()
         if file.knowledge:
             _extend_knowledge(context, file)
     except TableError as error:
-        hint = "" if named else " (--no-config leaves it out)"
+        by_variable = " (named by FLEXDOCTOR_CONFIG)" if settings.is_by_variable("config") else ""
+        hint = by_variable if named else " (--no-config leaves it out)"
         raise StopError(f"{error}{hint}", 2) from error
     return Settings(context, file)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from flexdoctor.commands import options
-from flexdoctor.commands.running import read, write
+from flexdoctor.commands.running import write
 from flexdoctor.commands.settings import settle
 
 
@@ -46,5 +46,5 @@ def snapshot(
         },
         ("python", "site_packages", "requirements", "wheels"),
     )
-    facts = read(**target, env=tuple(env or ()), deep=deep, npu_smi_limit=npu_smi_limit)
+    facts = settings.read(target, env=tuple(env or ()), deep=deep, npu_smi_limit=npu_smi_limit)
     write(dump(facts), output)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flexdoctor.commands import options
-from flexdoctor.commands.running import StopError, read
+from flexdoctor.commands.running import StopError
 from flexdoctor.commands.settings import settle
 
 
@@ -36,7 +36,7 @@ def undo(
 
     language = choose_language(lang.value if lang else None, sys.stdout)
     settings = settle(context, config, no_config)
-    prefix = prefix_of(read(**settings.target({"python": python}, ("python",))))
+    prefix = prefix_of(settings.read(settings.target({"python": python}, ("python",))))
     if prefix is None:
         raise StopError("this target has no prefix, so it has no journal", 3)
     problems: list[str] = []

@@ -41,7 +41,8 @@ _VERSION = Key(
 )
 _NAMES = Key("texts", required=True)
 SHAPE = Shape(
-    {
+    title="sets of packages that a company adds to those of flexdoctor",
+    keys={
         "name": Key("text", required=True, means="whose sets these are"),
         "index": Key(
             "table",
@@ -86,7 +87,7 @@ SHAPE = Shape(
                 "note": Key("text"),
             },
         ),
-    }
+    },
 )
 
 

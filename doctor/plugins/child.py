@@ -101,7 +101,6 @@ def checks_of(found: object) -> tuple[Check, ...]:
 
 def describe(check: Check) -> dict[str, Any]:
     """Return what the parent needs to know of a check."""
-    pages = getattr(check, "pages", None)
     return {
         "link": check.link,
         "title": to_json(check.title),
@@ -109,7 +108,7 @@ def describe(check: Check) -> dict[str, Any]:
         "faults": [to_json(fault) for fault in check.faults],
         "requires": list(check.requires),
         "after": check.after,
-        "pages": os.fspath(pages) if isinstance(pages, os.PathLike) else None,
+        "pages": os.fspath(check.pages) if isinstance(check.pages, os.PathLike) else None,
     }
 
 

@@ -167,6 +167,8 @@ def _remote(plugin: Plugin, process: PluginProcess, row: dict[str, Any]) -> Chec
         requires=from_json(_Names, {"names": row["requires"]}, link).names,
         after=row["after"] if isinstance(row["after"], str) else None,
     )
+    if row["pages"]:
+        check = dataclasses.replace(check, pages=Path(str(row["pages"])))
     return dataclasses.replace(check, examine=partial(_examine, plugin, process, check))
 
 
