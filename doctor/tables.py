@@ -92,7 +92,8 @@ def read_toml(path: Path, *, only_with: str = "") -> dict[str, Any] | None:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line_ = f":{found[1]}" if found else ""
+        at_end = f":{text.count(chr(10)) + (not text.endswith(chr(10)))}" if "end of document" in str(error) else ""
+        line_ = f":{found[1]}" if found else at_end
         raise TableError(f"{path}{line_}: not valid TOML: {error or 'nested too deeply'}") from error
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Availability, Capability, CapabilityAnswer, Report
+from flexdoctor.knowledge import stacks
 from flexdoctor.text import NOTHING, Text
 
 if TYPE_CHECKING:
@@ -132,10 +133,17 @@ class Situation:
     #: Whether the user named the target.
     chosen: bool = False
 
-    def index_of(self, name: str) -> str:
-        """Return the extra index that a distribution of the target needs."""
-        if self.target and name in self.target.indexes:
-            return self.target.indexes[name]
+    def index_of(self, name: str, version: str = "") -> str:
+        """Return the extra index that a distribution of the target needs.
+
+        Args:
+            version: when it may be another than that of the target: a company's index is for what its set pins alone.
+        """
+        target = self.target
+        if target and target.owner and version and not stacks.same_version(version, target.pin(name)):
+            return next((item.indexes.get(name, "") for item in stacks.shipped() if item.pin(name) == version), "")
+        if target and name in target.indexes:
+            return target.indexes[name]
         # The default index has only CUDA builds of torch for x86_64.
         return self.cpu_index if name == "torch" and self.facts.interpreter.architecture == "x86_64" else ""
 
