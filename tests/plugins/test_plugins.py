@@ -134,6 +134,12 @@ def findings(text: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.fixture(scope="session")
+def healthy() -> dict[str, list[dict[str, Any]]]:
+    """What is found without any plugin."""
+    return findings(run("check", "--example", "8-healthy", "-f", "json", "--no-config").stdout)
+
+
 @pytest.fixture
 def with_corp(corp: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Path:
     monkeypatch.syspath_prepend(str(corp))
@@ -211,7 +217,9 @@ def test_what_is_not_named_is_never_imported(beside: Path, project: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ROGUES)
-def test_trouble_costs_only_its_own_link(rogues: Path, project: Path, name: str) -> None:
+def test_trouble_costs_only_its_own_link(
+    rogues: Path, project: Path, name: str, healthy: dict[str, list[dict[str, Any]]]
+) -> None:
     settle(project, name, seconds=1 if "did not end" in SAID[name] else 30)
     done = run("check", "--example", "8-healthy", "-f", "json", cwd=project)
     found = findings(done.stdout)
@@ -222,7 +230,6 @@ def test_trouble_costs_only_its_own_link(rogues: Path, project: Path, name: str)
     assert SAID[name] in finding["title"]
     assert any("rogue-checks 1.0" in item["text"] for item in finding["evidence"])
     assert done.returncode == 3
-    healthy = findings(run("check", "--example", "8-healthy", "-f", "json", "--no-config", cwd=project).stdout)
     assert {link: items for link, items in found.items() if link != finding["link"]} == healthy
 
 
