@@ -8,13 +8,14 @@ beat the file. What is a matter of taste or of one run (format, language, colour
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from flexdoctor.findings import CAPABILITIES, Capability, Waiver
-from flexdoctor.tables import Key, Shape, TableError, hold, read_toml
+from flexdoctor.tables import Key, Shape, TableError, hold, read_toml, unexpected
+from flexdoctor.text import Text
 
 OWN_FILE, SHARED_FILE = "flexdoctor.toml", "pyproject.toml"
 _ROOTS = (".git", ".hg", ".svn")
@@ -24,50 +25,85 @@ CODE = r"^[A-Z]{2,5}\d{2,4}$"
 TARGETS = ("python", "site-packages", "requirements", "wheels", "snapshot")
 PLUGIN_SECONDS = 10.0
 
-_PATH = Key("text", means="a path, relative to the folder of this file")
+_PATH = Key("text", means=Text("a path, relative to the folder of this file", "路径，相对于该文件所在目录"))
 SHAPE = Shape(
     title="flexdoctor settings: flexdoctor.toml, or [tool.flexdoctor] of pyproject.toml",
     keys={
-        "select": Key("texts", means="show only these codes, code prefixes or links"),
+        "select": Key(
+            "texts", means=Text("show only these codes, code prefixes or links", "仅显示这些代码、代码前缀或环节")
+        ),
         "ignore": Key(
             "table",
             names=CODE,
-            looks="a code like FD114",
+            looks=Text("a code like FD114", "形如 FD114 的代码"),
             each=Key(
                 "table",
                 short="reason",
                 keys={
-                    "reason": Key("text", required=True, means="why it is accepted"),
-                    "expires": Key("date", means="the last day on which it is accepted"),
+                    "reason": Key("text", required=True, means=Text("why it is accepted", "豁免原因")),
+                    "expires": Key("date", means=Text("the last day on which it is accepted", "豁免的最后一天")),
                 },
             ),
-            means='a table of codes with the reason for each: ignore.FD114 = "why"',
+            means=Text(
+                'a table of codes with the reason for each: ignore.FD114 = "why"',
+                '由代码与原因组成的表：ignore.FD114 = "原因"',
+            ),
         ),
-        "fail-on": Key("text", choices=("error", "warning"), means="exit with 1 from this severity on"),
-        "strict": Key("flag", means="exit with 3 when something is unknown"),
-        "require": Key("text", choices=CAPABILITIES, means="what must work; decides which faults are errors"),
+        "fail-on": Key(
+            "text",
+            choices=("error", "warning"),
+            means=Text("exit with 1 from this severity on", "自该严重级别起退出码为 1"),
+        ),
+        "strict": Key("flag", means=Text("exit with 3 when something is unknown", "存在未知项时退出码为 3")),
+        "require": Key(
+            "text",
+            choices=CAPABILITIES,
+            means=Text("what must work; decides which faults are errors", "必须可用的能力；决定哪些问题算错误"),
+        ),
         "target": Key(
             "table",
             keys={
                 **dict.fromkeys(TARGETS, _PATH),
                 "root": _PATH,
                 "env-file": _PATH,
-                "platform": Key("text", means="for requirements and wheels: linux_aarch64 or linux_x86_64"),
-                "python-version": Key("text", means="for requirements and wheels: the Python"),
+                "platform": Key(
+                    "text",
+                    means=Text(
+                        "for requirements and wheels: linux_aarch64 or linux_x86_64",
+                        "用于 requirements 与 wheels：linux_aarch64 或 linux_x86_64",
+                    ),
+                ),
+                "python-version": Key(
+                    "text",
+                    means=Text("for requirements and wheels: the Python", "用于 requirements 与 wheels：Python 版本"),
+                ),
             },
-            means="what to examine where the command line names nothing",
+            means=Text("what to examine where the command line names nothing", "命令行未指定时的检查对象"),
         ),
-        "knowledge": Key("texts", single=True, means="files with sets of packages of your own"),
-        "plugins": Key("texts", means="checks of other distributions to run, by the name of their entry point"),
-        "plugin-time-limit": Key("seconds", means="how long a check of a plugin may take, 10 by default"),
+        "knowledge": Key(
+            "texts", single=True, means=Text("files with sets of packages of your own", "自有软件包组合的文件")
+        ),
+        "plugins": Key(
+            "texts",
+            means=Text(
+                "checks of other distributions to run, by the name of their entry point",
+                "要运行的第三方检查，以其入口点名称指定",
+            ),
+        ),
+        "plugin-time-limit": Key(
+            "seconds", means=Text("how long a check of a plugin may take, 10 by default", "插件检查的时限，默认 10 秒")
+        ),
     },
     elsewhere={
-        "tool": "in a file of flexdoctor alone the keys stand at the top, without [tool.flexdoctor]",
-        "format": "use --format or FLEXDOCTOR_FORMAT",
-        "output": "use --output",
-        "lang": "use --lang or FLEXDOCTOR_LANG",
-        "color": "use --color, NO_COLOR or FORCE_COLOR",
-        "exit-zero": "use --exit-zero",
+        "tool": Text(
+            "in a file of flexdoctor alone the keys stand at the top, without [tool.flexdoctor]",
+            "flexdoctor 专用文件中的键直接写在顶层，不带 [tool.flexdoctor]",
+        ),
+        "format": Text("use --format or FLEXDOCTOR_FORMAT", "请用 --format 或 FLEXDOCTOR_FORMAT"),
+        "output": Text("use --output", "请用 --output"),
+        "lang": Text("use --lang or FLEXDOCTOR_LANG", "请用 --lang 或 FLEXDOCTOR_LANG"),
+        "color": Text("use --color, NO_COLOR or FORCE_COLOR", "请用 --color、NO_COLOR 或 FORCE_COLOR"),
+        "exit-zero": Text("use --exit-zero", "请用 --exit-zero"),
     },
 )
 
@@ -106,7 +142,9 @@ def load(path: Path) -> Configuration:
     if path.name == SHARED_FILE:
         table = _own_table(document, path)
         if table is None:
-            raise TableError(f"{path} has no table [tool.flexdoctor]")
+            raise TableError(
+                Text("{path} has no table [tool.flexdoctor]", "{path} 中没有 [tool.flexdoctor] 表").format(path=path)
+            )
         return _settle(table, path, f"{path}: tool.flexdoctor")
     return _settle(document, path, str(path))
 
@@ -148,7 +186,7 @@ def _own_table(document: dict[str, Any], path: Path) -> dict[str, Any] | None:
     if not isinstance(tool, dict) or "flexdoctor" not in tool:
         return None
     if not isinstance(tool["flexdoctor"], dict):
-        raise TableError(f"{path}: tool.flexdoctor: expected a table")
+        raise unexpected(f"{path}: tool.flexdoctor", Text("a table", "表"), Text("something else", "其他内容"))
     return tool["flexdoctor"]
 
 
@@ -180,18 +218,31 @@ def _settle(table: dict[str, Any], path: Path, where: str) -> Configuration:
 def _refuse_contradictions(target: dict[str, Any], where: str) -> None:
     named = [name for name in TARGETS if name in target]
     if len(named) > 1:
-        raise TableError(f"{where}: {' and '.join(named)} are {len(named)} targets; name one")
+        said = Text(
+            "{where}: {names} are {count} targets; name one", "{where}：{names} 是 {count} 个检查对象，请只指定一个"
+        )
+        raise TableError(said.format(where=where, names=", ".join(named), count=len(named)))
     if target and not named:
-        raise TableError(f"{where}: {next(iter(target))} goes with a target; there are {', '.join(TARGETS)}")
+        raise _alone(where, next(iter(target)), TARGETS)
     if "root" in target and named != ["site-packages"]:
-        raise TableError(f"{where}: root goes with site-packages")
+        raise _alone(where, "root", ["site-packages"])
     if "env-file" in target and "root" not in target:
-        raise TableError(f"{where}: env-file goes with root")
+        raise _alone(where, "env-file", ["root"])
     planned = named[:1] in (["requirements"], ["wheels"])
     if stray := next((name for name in ("platform", "python-version") if name in target and not planned), None):
-        raise TableError(f"{where}: {stray} goes with requirements or wheels")
+        raise _alone(where, stray, ["requirements", "wheels"])
     if target.get("requirements") == "-":
-        raise TableError(f"{where}: requirements: expected a path; only -r reads stdin")
+        raise unexpected(
+            f"{where}: requirements", Text("a path", "路径"), Text("-; only -r reads stdin", " -；仅 -r 读取 stdin")
+        )
+
+
+def _alone(where: str, name: str, partners: Sequence[str]) -> TableError:
+    return TableError(
+        Text("{where}: {name} goes with {partners}", "{where}：{name} 须与 {partners} 同用").format(
+            where=where, name=name, partners=Text(" or ".join(partners), " 或 ".join(partners))
+        )
+    )
 
 
 def _below(folder: Path, path: str) -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from flexdoctor.commands.running import StopError, codes, read
+from flexdoctor.text import NOTHING, Text
 
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from flexdoctor.findings import Waiver
 
 T = TypeVar("T")
+LIST_OF_CODES = Text("`flexdoctor list checks` lists all", "全部代码见 `flexdoctor list checks`")
 _TARGETS = ("python", "site_packages", "requirements", "wheels", "snapshot", "example")
 
 
@@ -70,7 +72,8 @@ class Settings:
             return read(**target, **more)
         except StopError as error:
             if any(target.get(name) is value for name, value in self.file.target.items()):
-                raise StopError(f"{error} ({self.where('target')})", error.exit_code) from error
+                where = Text("({where})", "（{where}）").format(where=self.where("target"))
+                raise StopError(error.message + where, error.exit_code) from error
             raise
 
     def select(self, given: list[str] | None, chain: tuple[Check, ...]) -> tuple[str, ...]:
@@ -88,6 +91,8 @@ class Settings:
         Raises:
             StopError: there is no such code.
         """
+        import difflib  # noqa: PLC0415
+
         from flexdoctor import waivers  # noqa: PLC0415
         from flexdoctor.tables import nearest  # noqa: PLC0415
 
@@ -95,9 +100,10 @@ class Settings:
         own = [fault.code for fault in waivers.FAULTS]
         for item in self.file.waivers:
             if item.code not in (*known, *own) and not (foreign and not item.code.startswith("FD")):
-                hint = nearest(item.code, known)
-                hint = hint if "did you mean" in hint else " (see `flexdoctor list checks`)"
-                raise StopError(f"{self.where('ignore')}: there is no code {item.code}{hint}", 2)
+                said = Text("{where}: there is no code {code};", "{where}：不存在代码 {code}；")
+                near = difflib.get_close_matches(item.code, known, n=1, cutoff=0.5)
+                hint = nearest(item.code, near) if near else LIST_OF_CODES
+                raise StopError(said.format(where=self.where("ignore"), code=item.code) + hint, 2)
         return self.file.waivers
 
     @property
@@ -125,7 +131,10 @@ def settle(context: typer.Context, config: Path | None, no_config: bool) -> Sett
     settings = Settings(context, configuration.Configuration())
     named = config is not None
     if config and no_config and not settings.is_by_variable("config"):
-        raise StopError("--config and --no-config contradict each other; name one", 2)
+        said = Text(
+            "--config and --no-config contradict each other; name one", "--config 与 --no-config 互相矛盾，请只用一个"
+        )
+        raise StopError(said, 2)
     if no_config:
         return settings
     try:
@@ -133,9 +142,10 @@ def settle(context: typer.Context, config: Path | None, no_config: bool) -> Sett
         if file.knowledge:
             _extend_knowledge(context, file)
     except TableError as error:
-        by_variable = " (named by FLEXDOCTOR_CONFIG)" if settings.is_by_variable("config") else ""
-        hint = by_variable if named else " (--no-config leaves it out)"
-        raise StopError(f"{error}{hint}", 2) from error
+        hint = NOTHING if named else Text("(--no-config leaves it out)", "（可用 --no-config 跳过）")
+        if settings.is_by_variable("config"):
+            hint = Text("(named by FLEXDOCTOR_CONFIG)", "（由 FLEXDOCTOR_CONFIG 指定）")
+        raise StopError(error.message + hint, 2) from error
     return Settings(context, file)
 
 
@@ -144,7 +154,8 @@ def _extend_knowledge(context: typer.Context, file: Configuration) -> None:
     from flexdoctor.tables import TableError  # noqa: PLC0415
 
     if missing := next((path for path in file.knowledge if not path.exists()), None):
-        raise TableError(f"{file.path}: knowledge: there is no file {missing}")
+        said = Text("{path}: knowledge: there is no file {missing}", "{path}：knowledge：没有文件 {missing}")
+        raise TableError(said.format(path=file.path, missing=missing))
     context.with_resource(stacks.extended(overlay.load(file.knowledge)))
 
 
@@ -171,4 +182,4 @@ def extend_chain(settings: Settings, chain: tuple[Check, ...], named: list[str] 
         joined = loading.joined(chain, plugins, seconds=settings.file.plugin_seconds, show=show)
         return settings.context.with_resource(joined)
     except loading.PluginError as error:
-        raise StopError(str(error), 2) from error
+        raise StopError(error.message, 2) from error

@@ -10,6 +10,7 @@ import typer
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError
 from flexdoctor.commands.settings import settle
+from flexdoctor.text import Text
 
 
 def undo(
@@ -38,7 +39,10 @@ def undo(
     settings = settle(context, config, no_config)
     prefix = prefix_of(settings.read(settings.target({"python": python}, ("python",))))
     if prefix is None:
-        raise StopError("this target has no prefix, so it has no journal", 3)
+        message = Text(
+            "this environment has no prefix, so nothing was ever fixed in it", "该环境没有安装前缀，不存在可撤销的修复"
+        )
+        raise StopError(message, 3)
     problems: list[str] = []
     try:
         if list_only:
@@ -48,6 +52,6 @@ def undo(
             problems = course.undo(chosen, force=force)
             lines = [*plan_text.undone_lines(chosen, problems, language)]
     except TreatmentError as error:
-        raise StopError(error.message.to(language), error.exit_code) from error
+        raise StopError(error.message, error.exit_code) from error
     write_report(plan_text.render(lines), None)
     raise typer.Exit(3 if problems else 0)

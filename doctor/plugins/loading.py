@@ -20,7 +20,7 @@ from flexdoctor.plugins.process import FailedError, PluginProcess
 from flexdoctor.readers.trees import fold_home
 from flexdoctor.serialise import DocumentError, from_json, to_json
 from flexdoctor.tables import nearest
-from flexdoctor.text import Text
+from flexdoctor.text import Text, UserError
 
 GROUP = "flexdoctor.checks"
 FAILED = Fault(
@@ -36,7 +36,7 @@ _STATUSES = ("pass", "fail", "skipped", "unknown")
 Show = Callable[[str, str], None]
 
 
-class PluginError(Exception):
+class PluginError(UserError):
     """Plugins cannot be used as they were named: one line that names them, and what there is."""
 
 
@@ -74,10 +74,16 @@ def pick(names: Sequence[str], where: str) -> tuple[Plugin, ...]:
         same = [item for item in there if item.name == name]
         if not same:
             known = [item.name for item in there]
-            hint = nearest(name, known) if known else "; no installed distribution brings one"
-            raise PluginError(f"{where}: there is no plugin {name} beside flexdoctor{hint}")
+            none = Text("no installed distribution brings one", "已安装的软件包均未提供")
+            said = Text(
+                "{where}: there is no plugin {name} beside flexdoctor;", "{where}：flexdoctor 旁没有插件 {name}；"
+            )
+            raise PluginError(said.format(where=where, name=name) + (nearest(name, known) if known else none))
         if len(same) > 1:
-            raise PluginError(f"{where}: {' and '.join(item.distribution for item in same)} both bring a plugin {name}")
+            names = [item.distribution for item in same]
+            said = Text("{where}: {names} both bring a plugin {name}", "{where}：{names} 都提供插件 {name}")
+            both = Text(" and ".join(names), " 与 ".join(names))
+            raise PluginError(said.format(where=where, names=both, name=name))
         picked += same
     return tuple(picked)
 
@@ -97,8 +103,8 @@ def joined(
         PluginError: a plugin brings a link or a code that is taken, or wants a place that there is not.
     """
     with ExitStack() as stack:
-        owners = dict.fromkeys((check.link for check in chain), "flexdoctor itself")
-        codes: dict[str, str] = {}
+        owners = dict.fromkeys((check.link for check in chain), Text("flexdoctor itself", "flexdoctor 自身"))
+        codes: dict[str, Text] = {}
         for plugin in plugins:
             process = PluginProcess(plugin.value, seconds, partial(show, plugin.name))
             stack.callback(process.close)
@@ -117,7 +123,12 @@ def _checks(plugin: Plugin, process: PluginProcess) -> list[Check]:
     except FailedError as failure:
         return [_broken(plugin, failure)]
     except DocumentError as error:
-        return [_broken(plugin, FailedError(f"it describes itself wrongly: {error}"))]
+        return [
+            _broken(
+                plugin,
+                FailedError(Text("it describes itself wrongly: {why}", "其自我描述有误：{why}").format(why=error)),
+            )
+        ]
 
 
 def _broken(plugin: Plugin, failure: FailedError) -> Check:
@@ -137,7 +148,10 @@ def _failed(plugin: Plugin, link: str, failure: FailedError, check: Check | None
         link=link,
         status="crashed",
         code=FAILED.code,
-        title=FAILED.title.format(plugin=plugin.name, why=" ".join(str(failure).split())[:_MOST]),
+        title=FAILED.title.format(
+            plugin=plugin.name,
+            why=Text(*(" ".join(words.split())[:_MOST] for words in (failure.message.en, failure.message.zh))),
+        ),
         evidence=tuple(evidence),
         remedy=Text(
             "tell those who make {name}; without it: take it out of `plugins`",
@@ -191,7 +205,14 @@ def _examine(plugin: Plugin, process: PluginProcess, check: Check, facts: Facts)
     except FailedError as failure:
         return [_failed(plugin, check.link, failure, check)]
     except DocumentError as error:
-        return [_failed(plugin, check.link, FailedError(f"it gave what is no finding: {error}"), check)]
+        return [
+            _failed(
+                plugin,
+                check.link,
+                FailedError(Text("it gave what is no finding: {why}", "其返回的不是有效结果：{why}").format(why=error)),
+                check,
+            )
+        ]
     return [dataclasses.replace(finding, waiver=None) for finding in findings]
 
 
@@ -210,27 +231,33 @@ def _accept(finding: Finding, check: Check) -> None:
         raise DocumentError(f"code: expected one of {', '.join(codes) or 'no'} faults, found {finding.code}")
 
 
-def _claim(plugin: Plugin, check: Check, links: dict[str, str], codes: dict[str, str]) -> None:
+def _claim(plugin: Plugin, check: Check, links: dict[str, Text], codes: dict[str, Text]) -> None:
+    taken = Text("plugin {name}: {owner} has a link {link} already", "插件 {name}：{owner}已有环节 {link}")
     if check.link in links:
-        raise PluginError(f"plugin {plugin.name}: {links[check.link]} has a link {check.link} already")
-    links[check.link] = f"plugin {plugin.name}"
+        raise PluginError(taken.format(name=plugin.name, owner=links[check.link], link=check.link))
+    owner = Text("plugin {name}", "插件 {name} ").format(name=plugin.name)
+    links[check.link] = owner
+    taken = Text("plugin {name}: {owner} has a code {code} already", "插件 {name}：{owner}已有代码 {code}")
     for fault in check.faults:
         if fault.code in codes:
-            raise PluginError(f"plugin {plugin.name}: {codes[fault.code]} has a code {fault.code} already")
-        codes[fault.code] = f"plugin {plugin.name}"
+            raise PluginError(taken.format(name=plugin.name, owner=codes[fault.code], code=fault.code))
+        codes[fault.code] = owner
 
 
 def _place(plugin: Plugin, check: Check, chain: tuple[Check, ...]) -> tuple[Check, ...]:
     """Put a check behind the link that it names, else at the end; what it requires must come before it."""
     links = [item.link for item in chain]
+    absent = Text("plugin {name}: {key}: there is no link {link};", "插件 {name}：{key}：没有环节 {link}；")
     if check.after is not None and check.after not in links:
-        raise PluginError(f"plugin {plugin.name}: after: there is no link {check.after}{nearest(check.after, links)}")
+        raise PluginError(absent.format(name=plugin.name, key="after", link=check.after) + nearest(check.after, links))
     position = links.index(check.after) + 1 if check.after is not None else len(links)
     for wanted in check.requires:
         if wanted not in links:
-            raise PluginError(f"plugin {plugin.name}: requires: there is no link {wanted}{nearest(wanted, links)}")
+            raise PluginError(absent.format(name=plugin.name, key="requires", link=wanted) + nearest(wanted, links))
         if links.index(wanted) >= position:
-            raise PluginError(
-                f"plugin {plugin.name}: {check.link} requires {wanted}, but stands before it (after {check.after})"
+            said = Text(
+                "plugin {name}: {link} requires {wanted}, but stands before it (after {after})",
+                "插件 {name}：{link} 依赖 {wanted}，却排在其之前（位于 {after} 之后）",
             )
+            raise PluginError(said.format(name=plugin.name, link=check.link, wanted=wanted, after=check.after))
     return (*chain[:position], check, *chain[position:])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flexdoctor.places import Place
+from flexdoctor.text import Text, UserError
 
 _REAP_SECONDS = 1.0
 _CHUNK = 65536
@@ -27,10 +28,10 @@ _START = (
 )
 
 
-class FailedError(Exception):
+class FailedError(UserError):
     """The plugin gave no answer. `place` is the line of it that raised, where there is one."""
 
-    def __init__(self, why: str, place: Place | None = None) -> None:
+    def __init__(self, why: Text, place: Place | None = None) -> None:
         super().__init__(why)
         self.place = place
 
@@ -41,7 +42,12 @@ def _answer(reply: bytes | bytearray) -> dict[str, Any]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or not ("result" in answer or {"error", "path", "line", "text"} <= set(answer)):
-        raise FailedError("its answer cannot be read: it wrote to the channel of flexdoctor")
+        raise FailedError(
+            Text(
+                "its answer cannot be read: it wrote to the channel of flexdoctor",
+                "其结果无法读取：它向 flexdoctor 的通道写入了数据",
+            )
+        )
     return answer
 
 
@@ -74,7 +80,9 @@ class PluginProcess:
                 )
             except OSError as error:
                 self._child = None
-                self._failure = FailedError(f"it could not be started: {error.strerror or error}")
+                self._failure = FailedError(
+                    Text("it could not be started: {why}", "无法启动：{why}").format(why=error.strerror or error)
+                )
 
     def ask(self, request: Mapping[str, Any]) -> Any:
         """Return the answer to `request`.
@@ -93,7 +101,8 @@ class PluginProcess:
         finally:
             self._tell()
         if "error" in reply:
-            raise FailedError(reply["error"], Place(reply["path"], reply["line"], reply["text"]))
+            said = str(reply["error"])
+            raise FailedError(Text(said, said), Place(reply["path"], reply["line"], reply["text"]))
         return reply["result"]
 
     def close(self) -> None:
@@ -122,9 +131,13 @@ class PluginProcess:
             while not reply.endswith(b"\n"):
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise FailedError(f"it did not end within {self._seconds:g} s")
+                    raise FailedError(
+                        Text("it did not end within {seconds} s", "未在 {seconds} 秒内结束").format(
+                            seconds=f"{self._seconds:g}"
+                        )
+                    )
                 if len(reply) > _MAX_REPLY:
-                    raise FailedError("its answer is too long")
+                    raise FailedError(Text("its answer is too long", "其结果过长"))
                 for key, events in selector.select(left):
                     reply += self._turn(selector, key.fileobj, events)
         self._read_printed()
@@ -161,19 +174,20 @@ class PluginProcess:
             raise FailedError(self._how_it_ended())
         return data
 
-    def _how_it_ended(self) -> str:
+    def _how_it_ended(self) -> Text:
         child = self._child
         assert child is not None  # noqa: S101 - it was asked
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(timeout=_REAP_SECONDS)
         self._read_printed()
         if child.returncode is None:
-            return "it closed the channel of flexdoctor"
+            return Text("it closed the channel of flexdoctor", "它关闭了与 flexdoctor 的通道")
         if child.returncode < 0:
             number = -child.returncode
             name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            return f"its process was killed by {name}"
-        return f"its process ended itself with exit code {child.returncode}"
+            return Text("its process was killed by {name}", "其进程被 {name} 终止").format(name=name)
+        said = Text("its process ended itself with exit code {code}", "其进程自行退出，退出码 {code}")
+        return said.format(code=child.returncode)
 
     def _read_printed(self) -> bool:
         """Take what was printed; False when nothing more can come."""
