@@ -221,9 +221,9 @@ def _refuse_contradictions(target: dict[str, Any], where: str) -> None:
         said = Text(
             "{where}: {names} are {count} targets; name one", "{where}：{names} 是 {count} 个检查对象，请只指定一个"
         )
-        raise TableError(said.format(where=where, names=", ".join(named), count=len(named)))
-    if target and not named:
-        raise _alone(where, next(iter(target)), TARGETS)
+        raise TableError(
+            said.format(where=where, names=Text(" and ".join(named), " 与 ".join(named)), count=len(named))
+        )
     if "root" in target and named != ["site-packages"]:
         raise _alone(where, "root", ["site-packages"])
     if "env-file" in target and "root" not in target:

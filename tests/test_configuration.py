@@ -176,7 +176,7 @@ REFUSED = [
     ('[ignore.FD114]\nreason = "x"\nexpires = "2027-02-30"', "expected a date like 2027-03-31, found '2027-02-30'"),
     ('[ignore.FD114]\nreason = "x"\nuntil = 1', "ignore.FD114: there is no key until; there are reason, expires"),
     ('[target]\npython = "a"\nwheels = "b"', "target: python and wheels are 2 targets; name one"),
-    ('[target]\nplatform = "linux_aarch64"', "target: platform goes with a target"),
+    ('[target]\nplatform = "linux_aarch64"', "target: platform goes with requirements or wheels"),
     ('[target]\npython = "a"\nroot = "b"', "target: root goes with site-packages"),
     ('[target]\npython = "a"\nplatform = "b"', "target: platform goes with requirements or wheels"),
     ('[target]\nsite-packages = "a"\nenv-file = "b"', "target: env-file goes with root"),

@@ -85,10 +85,13 @@ def check(
     python_version: options.PythonVersionOption = None,
     snapshot: options.SnapshotOption = None,
     example: options.ExampleOption = None,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     deep: options.DeepOption = False,
     kernel: options.KernelOption = None,
     online: options.OnlineOption = False,
     npu_smi_limit: options.NpuSmiLimitOption = 10,
+    plugin: options.PluginOption = None,
     device: Annotated[
         options.Device | None,
         typer.Option(
@@ -128,9 +131,6 @@ def check(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.", rich_help_panel=OUTPUT)
     ] = False,
-    config: options.ConfigOption = None,
-    no_config: options.NoConfigOption = False,
-    plugin: options.PluginOption = None,
     color: Annotated[
         options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.", rich_help_panel=OUTPUT)
     ] = options.Color.auto,

@@ -18,7 +18,6 @@ DEPTH = "look deeper"
 LIVE = "with --live"
 OUTPUT = "output and CI"
 INSTALL = "where packages come from"
-SETTINGS = "settings"
 _HELP = "help"
 _EXIT_CODES = "Exit codes:"
 

@@ -17,8 +17,8 @@ def list_(
     python: Annotated[str | None, typer.Option("--python", metavar="X.Y", help="stacks: that fit this Python.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="stacks: aarch64 or x86_64.")] = None,
     cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,
-    config: options.ConfigOption = None,
-    no_config: options.NoConfigOption = False,
+    config: options.ListedConfigOption = None,
+    no_config: options.ListedNoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """List the links of the chain with their codes, the fixes, or the known sets of packages, best first."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flexdoctor.commands import completion
-from flexdoctor.commands.help import DEPTH, SETTINGS, TARGET
+from flexdoctor.commands.help import DEPTH, TARGET
 
 
 class PlanFormat(str, Enum):
@@ -210,11 +210,11 @@ ConfigOption = Annotated[
         metavar="FILE",
         envvar="FLEXDOCTOR_CONFIG",
         help="Settings. Default: the nearest flexdoctor.toml, or pyproject.toml with [tool.flexdoctor].",
-        rich_help_panel=SETTINGS,
+        rich_help_panel=TARGET,
     ),
 ]
 NoConfigOption = Annotated[
-    bool, typer.Option("--no-config", help="Read no settings from any file.", rich_help_panel=SETTINGS)
+    bool, typer.Option("--no-config", help="Read no settings from any file.", rich_help_panel=TARGET)
 ]
 PluginOption = Annotated[
     list[str] | None,
@@ -222,6 +222,17 @@ PluginOption = Annotated[
         "--plugin",
         metavar="NAME",
         help="Also run this check of another distribution. Repeatable.",
-        rich_help_panel=SETTINGS,
+        rich_help_panel=DEPTH,
     ),
 ]
+#: The same two where all options stand in one list.
+ListedConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="FLEXDOCTOR_CONFIG",
+        help="Settings. Default: the nearest flexdoctor.toml, or pyproject.toml with [tool.flexdoctor].",
+    ),
+]
+ListedNoConfigOption = Annotated[bool, typer.Option("--no-config", help="Read no settings from any file.")]

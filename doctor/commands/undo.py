@@ -21,8 +21,8 @@ def undo(
     force: Annotated[
         bool, typer.Option("--force", help="Also where files were changed since; those changes are lost.")
     ] = False,
-    config: options.ConfigOption = None,
-    no_config: options.NoConfigOption = False,
+    config: options.ListedConfigOption = None,
+    no_config: options.ListedNoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """Put back, byte for byte, what a fix has changed. Needs no network.
