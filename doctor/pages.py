@@ -119,7 +119,7 @@ def entries(links: Sequence[chain.Check]) -> tuple[Entry, ...]:
     any_link = Text("any link", "任一环节")
     crash = Entry(chain.CRASH, "any", any_link, chain.PAGES)
     settings = [Entry(fault, waivers.LINK, Text("configuration", "配置"), waivers.PAGES) for fault in waivers.FAULTS]
-    plugin = Entry(loading.FAILED, "any", any_link, loading.PAGES)
+    plugin = Entry(loading.FAILED, loading.LINK, Text("checks of others", "第三方检查"), loading.PAGES)
     return (
         crash,
         *settings,

@@ -197,7 +197,7 @@ def _list(data: object, where: str) -> list[Any]:
 
 
 def _text(data: object, key: Key, where: str) -> str:
-    choices = Text("one of {names}", "{names} 之一").format(names=", ".join(key.choices))
+    choices = Text("one of {names}", " {names} 之一").format(names=", ".join(key.choices))
     expected = choices if key.choices else key.looks if key.looks.en else _EXPECTED["text"]
     if not isinstance(data, str) or not data.strip():
         raise unexpected(where, expected, _found(data))

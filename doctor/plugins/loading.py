@@ -28,6 +28,8 @@ FAILED = Fault(
     Text("the check of the plugin {plugin} failed: {why}", "插件 {plugin} 的检查失败：{why}"),
 )
 FAULTS = (FAILED,)
+#: The name under which `flexdoctor explain` lists it; in a report it stands at the link of the plugin.
+LINK = "plugins"
 PAGES = Path(__file__).with_suffix(".toml")
 #: How much of an error's words a title takes.
 _MOST = 300
