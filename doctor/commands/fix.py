@@ -84,6 +84,7 @@ def fix(
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
     from flexdoctor.configuration import today  # noqa: PLC0415
     from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.knowledge.stacks import company_indexes  # noqa: PLC0415
     from flexdoctor.treatment.course import Options  # noqa: PLC0415
     from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
     from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
@@ -107,7 +108,9 @@ def fix(
         fixes=FIXES,
         knowledge=known(),
         options=Options(
-            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index), installer.value, with_dependencies
+            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index, company_indexes()),
+            installer.value,
+            with_dependencies,
         ),
         language=language,
         ask=(lambda question: typer.confirm(question, err=True)) if console.is_terminal(sys.stdin) else None,

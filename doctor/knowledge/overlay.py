@@ -17,7 +17,9 @@
     ...                               # the keys of stacks.toml
     indexes = { torch-npu = "corp" }  # this one package comes from there; "vendor" and "pytorch-cpu" are known too
 
-An address holds no user, password or token: those belong into ~/.netrc or the keyring, where pip finds them.
+What comes from an index of the company is asked for there alone (`--index-url`), not at the default index. Further
+indexes of pip's own settings still count, so builds of your own do best with a local part: 2.13.0+corp1. An address
+holds no user, password or token: those belong into ~/.netrc or the keyring, where pip finds them.
 """
 
 from __future__ import annotations
@@ -111,11 +113,14 @@ def load(paths: Iterable[Path]) -> stacks.Overlay:
     """
     sets: list[stacks.Stack] = []
     companions: dict[str, str] = {}
+    indexes: list[str] = []
     where: dict[str, object] = {stack.name: Text("flexdoctor itself", "flexdoctor 自身") for stack in stacks.shipped()}
     for path in paths:
         data = hold(read_toml(path) or {}, SHAPE, str(path))
         urls = {name: row["url"] for name, row in load_table("stacks")["index"].items()}
-        urls |= {name: row["url"] for name, row in data.get("index", {}).items()}
+        own = {name: row["url"] for name, row in data.get("index", {}).items()}
+        urls |= own
+        indexes += own.values()
         for row in data["stack"]:
             name = row["name"]
             if name in where:
@@ -127,7 +132,7 @@ def load(paths: Iterable[Path]) -> stacks.Overlay:
             where[name] = str(path)
             sets.append(_stack(row, urls, data["name"], f"{path}: stack {name}"))
         companions |= {name: row["version"] for name, row in data.get("companions", {}).items()}
-    return stacks.Overlay(tuple(sets), companions)
+    return stacks.Overlay(tuple(sets), companions, tuple(dict.fromkeys(indexes)))
 
 
 def _stack(row: dict[str, Any], urls: dict[str, str], owner: str, where: str) -> stacks.Stack:

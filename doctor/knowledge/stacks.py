@@ -75,6 +75,8 @@ class Overlay:
 
     stacks: tuple[Stack, ...] = ()
     companions: Mapping[str, str] = field(default_factory=dict)
+    #: Addresses of the company's own indexes.
+    indexes: tuple[str, ...] = ()
 
 
 _overlay: ContextVar[Overlay] = ContextVar("overlay", default=Overlay())  # noqa: B039 - frozen
@@ -101,6 +103,11 @@ def shipped() -> tuple[Stack, ...]:
 def stacks() -> tuple[Stack, ...]:
     """Return every known set: those of a company first."""
     return (*_overlay.get().stacks, *shipped())
+
+
+def company_indexes() -> tuple[str, ...]:
+    """Return the addresses of a company's indexes: for what needs one, the default index is not asked."""
+    return _overlay.get().indexes
 
 
 def stack_of(row: Mapping[str, Any], urls: Mapping[str, str], owner: str = "") -> Stack:

@@ -191,7 +191,8 @@ def install_step(
     if before and not again:
         title = f"{title[0]} (now {before})", f"{title[1]}（当前 {before}）"
     options = " --force-reinstall" if again else ""
-    extra = f" --extra-index-url {index}" if index else ""
+    option = "--index-url" if index in stacks.company_indexes() else "--extra-index-url"
+    extra = f" {option} {index}" if index else ""
     command = f"{situation.python} -m pip install --no-deps{options} {shlex.quote(shown)}{extra}"
     return Step(
         kind="install",

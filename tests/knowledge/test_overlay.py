@@ -19,6 +19,7 @@ from flexdoctor.fixes import FIXES
 from flexdoctor.knowledge import overlay, stacks
 from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.tables import TableError, hold
+from flexdoctor.treatment.installers import IndexOptions
 from flexdoctor.treatment.planning import known, make_plan
 
 if sys.version_info >= (3, 11):
@@ -235,6 +236,9 @@ def test_a_plan_uses_the_index_for_exactly_the_packages_that_it_names(site: Path
     assert pins["triton-ascend"] == ("3.2.2", stacks.index("vendor").url)
     assert pins["torch"][1] != INDEX
     assert [step.distribution for step in plan.steps if step.index == INDEX] == ["torch-npu"]
+    commands = {step.distribution: step.command.en for step in plan.steps}
+    assert commands["torch-npu"].endswith(f" --index-url {INDEX}")
+    assert commands["triton-ascend"].endswith(f" --extra-index-url {stacks.index('vendor').url}")
     (note,) = [step.note.en for step in plan.steps if step.distribution == "torch-npu"]
     assert note.startswith((f"from {INDEX}, for this package only", "without dependencies:"))
 
@@ -247,3 +251,12 @@ def test_a_package_put_back_as_it_was_does_not_come_from_the_company(site: Path,
         plan = make_plan(facts, diagnose(facts, CHAIN), FIXES, known(), stack="corp-2.12")
     (step,) = plan.steps
     assert (step.distribution, step.version, step.index) == ("torch-npu", "2.5.1", "")
+
+
+def test_for_what_comes_from_the_company_the_default_index_is_not_asked() -> None:
+    """A public package of the same name, with any build of the version, must not take its place."""
+    options = IndexOptions("https://default.example", ("https://extra.example",), ("/wheels",), exclusive=(INDEX,))
+    assert options.arguments(INDEX) == ["--index-url", INDEX, "--find-links", "/wheels"]
+    assert INDEX not in options.arguments()
+    assert INDEX not in options.arguments("https://vendor.example")
+    assert "--no-index" in IndexOptions(no_index=True, exclusive=(INDEX,)).arguments(INDEX)
