@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flexdoctor.findings import CAPABILITIES, Capability, Waiver
+from flexdoctor.readers.trees import fold_home
 from flexdoctor.tables import Key, Shape, TableError, hold, read_toml, unexpected
 from flexdoctor.text import Text
 
@@ -199,7 +200,7 @@ def _settle(table: dict[str, Any], path: Path, where: str) -> Configuration:
         path=path,
         select=tuple(data.get("select", ())),
         waivers=tuple(
-            Waiver(code, row["reason"].strip(), row.get("expires"), path=str(path))
+            Waiver(code, row["reason"].strip(), row.get("expires"), path=fold_home(path))
             for code, row in data.get("ignore", {}).items()
         ),
         fail_on=data.get("fail-on"),
