@@ -54,7 +54,7 @@ def move_to(facts: Facts, gives: Capability) -> Text:
     return Text(
         "move to the set {name}: {pins} on CANN {cann} (flexdoctor list stacks)",
         "换用组合 {name}：{pins}，CANN {cann}（flexdoctor list stacks）",
-    ).format(name=stack.name, pins=pins, cann=" / ".join(stack.cann))
+    ).format(name=stack.label, pins=pins, cann=" / ".join(stack.cann))
 
 
 def triton_ascend_pin(facts: Facts) -> Text:

@@ -134,12 +134,23 @@ def main() -> NoReturn:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+def _with_origin(error: Exception, message: str) -> str:
+    """Let a message about an option name the variable where the value came from it, and only there."""
+    option, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    variable = getattr(option, "envvar", None)
+    if option is None or context is None or not isinstance(variable, str):
+        return message
+    source = context.get_parameter_source(option.name)
+    by_variable = f" (from the variable {variable})" if source and source.name == "ENVIRONMENT" else ""
+    return message.replace(f" (env var: '{variable}')", by_variable)
+
+
 def _explain(error: Exception) -> tuple[Text, int]:
     """Turn what typer raises for a wrong command line, or a bug of ours, into a line and an exit code."""
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
         command = getattr(getattr(error, "ctx", None), "command_path", "flexdoctor")
-        said = " ".join(str(format_message()).split()).rstrip(".")
+        said = _with_origin(error, " ".join(str(format_message()).split()).rstrip("."))
         if "unexpected extra argument" in said and command.endswith(" check"):
             said += "; what to examine goes behind --python, --site-packages, -r, --wheels or --snapshot"
         return Text("{said} (see `{command} --help`)", "{said}（用法见 `{command} --help`）").format(

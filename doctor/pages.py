@@ -29,7 +29,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from flexdoctor import chain
+from flexdoctor import chain, waivers
+from flexdoctor.plugins import loading
 from flexdoctor.text import NOTHING, Text
 
 if sys.version_info >= (3, 11):
@@ -123,9 +124,17 @@ class Explained:
 
 
 def entries(links: Sequence[chain.Check]) -> tuple[Entry, ...]:
-    """Return every code: that of a crashed check, which any link can have, then those of the links in order."""
-    crash = Entry(chain.CRASH, "any", Text("any link", "任一环节"), chain.PAGES)
-    return (crash, *(Entry(fault, link.link, link.title, link.pages) for link in links for fault in link.faults))
+    """Return every code: those that are of no link of its own, then those of the links in order."""
+    any_link = Text("any link", "任一环节")
+    crash = Entry(chain.CRASH, "any", any_link, chain.PAGES)
+    settings = [Entry(fault, waivers.LINK, Text("configuration", "配置"), waivers.PAGES) for fault in waivers.FAULTS]
+    plugin = Entry(loading.FAILED, loading.LINK, Text("checks of others", "第三方检查"), loading.PAGES)
+    return (
+        crash,
+        *settings,
+        plugin,
+        *(Entry(fault, link.link, link.title, link.pages) for link in links for fault in link.faults),
+    )
 
 
 def page_of(entry: Entry) -> Explanation | None:

@@ -17,8 +17,11 @@ class Text:
     zh: str
 
     def format(self, **values: object) -> Text:
-        """Fill the placeholders of both languages with the same values."""
-        return Text(self.en.format(**values), self.zh.format(**values))
+        """Fill the placeholders of both languages with the same values; a text among them with itself."""
+        texts = {name: value for name, value in values.items() if isinstance(value, Text)}
+        in_chinese = {**values, **{name: value.zh for name, value in texts.items()}}
+        in_english = {**values, **{name: value.en for name, value in texts.items()}}
+        return Text(self.en.format(**in_english), self.zh.format(**in_chinese))
 
     def __add__(self, other: Text) -> Text:
         """Append a further sentence. Chinese needs no blank between sentences, English does."""

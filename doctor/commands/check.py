@@ -11,16 +11,19 @@ import typer
 from flexdoctor.commands import completion, options
 from flexdoctor.commands.help import LIVE, OUTPUT
 from flexdoctor.commands.outputs import base, outputs, write_all
-from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read
+from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan
+from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
 from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
+    from flexdoctor.findings import Capability, Severity
     from flexdoctor.text import Language
 
 
 def check(
+    context: typer.Context,
     python: options.PythonOption = None,
     requirements: options.RequirementsOption = None,
     live: Annotated[bool, typer.Option("--live", help="Also run flex_attention, in a child process.")] = False,
@@ -91,10 +94,13 @@ def check(
     python_version: options.PythonVersionOption = None,
     snapshot: options.SnapshotOption = None,
     example: options.ExampleOption = None,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     deep: options.DeepOption = False,
     kernel: options.KernelOption = None,
     online: options.OnlineOption = False,
     npu_smi_limit: options.NpuSmiLimitOption = 10,
+    plugin: options.PluginOption = None,
     device: Annotated[
         options.Device | None,
         typer.Option(
@@ -147,29 +153,37 @@ def check(
     """
     from flexdoctor import chain  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.configuration import today  # noqa: PLC0415
 
+    settings = settle(context, config, no_config)
+    chain_ = extend_chain(settings, CHAIN, plugin)
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
     if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
         raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
-    if live and any((site_packages, requirements, wheels, snapshot, example)):
+    target = settings.target(
+        {
+            "python": python,
+            "site_packages": site_packages,
+            "requirements": requirements,
+            "wheels": wheels,
+            "snapshot": snapshot,
+            "example": example,
+            "root": root,
+            "env_file": env_file,
+            "platform": platform,
+            "python_version": python_version,
+        }
+    )
+    if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
         message = Text(
             "--live runs an interpreter, which this target does not have; use --python PATH",
             "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
         )
         raise StopError(message, 2)
     wanted = outputs(format_, output, also or ())
-    facts = read(
-        python=python,
-        site_packages=site_packages,
-        requirements=requirements,
-        wheels=wheels,
-        snapshot=snapshot,
-        example=example,
-        root=root,
+    facts = settings.read(
+        target,
         env=tuple(env or ()),
-        env_file=env_file,
-        platform=platform,
-        python_version=python_version,
         deep=deep,
         npu_smi_limit=npu_smi_limit,
         kernels=tuple(kernel or ()),
@@ -177,19 +191,34 @@ def check(
     )
     if live:
         facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+    required: Capability = require.value if require else "compiled_forward"
+    counted: Severity = fail_on.value
     report = chain.diagnose(
         facts,
-        CHAIN,
-        required=(require or options.Capability.compiled_forward).value,
+        chain_,
+        required=settings.value("require", required, settings.file.require),
+        # Only who is at this machine can know that it must have the hardware; a file is shared with others.
         hardware_required=require is not None,
-        select=codes(select, CHAIN, "--select", links=True),
-        ignore=codes(ignore, CHAIN, "--ignore", links=False),
+        select=settings.select(select, chain_),
+        ignore=codes(ignore, chain_, "--ignore", links=False),
+        waivers=settings.waivers(chain_),
+        today=today(),
     )
     mention_cut_off_fix(facts, lang)
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
     says_more = detail != "quiet" or any(item.format is not Format.text for item in wanted)
     planned = plan(report, facts) if says_more else (None, ())
-    diagnosis = Diagnosis(report, facts, CHAIN, *planned, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero)
+    diagnosis = Diagnosis(
+        report,
+        facts,
+        chain_,
+        *planned,
+        fail_on=settings.value("fail_on", counted, settings.file.fail_on),
+        strict=settings.value("strict", strict, settings.file.strict),
+        exit_zero=exit_zero,
+        configuration=settings.shown,
+        not_read=settings.not_read,
+    )
     write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
     raise typer.Exit(diagnosis.exit_code)
 

@@ -11,15 +11,18 @@ import typer
 
 from flexdoctor.commands import completion, options
 from flexdoctor.commands.running import StopError, write
+from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.text import Text
 
 if TYPE_CHECKING:
+    from flexdoctor.chain import Check
     from flexdoctor.pages import Entry, Explained
     from flexdoctor.reports.rendering import Page
     from flexdoctor.text import Language
 
 
 def explain(
+    context: typer.Context,
     what: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,15 +47,31 @@ def explain(
     Exit codes: 0 explained, 2 there is no such code.
     """
     page = _page(format_, output, lang, color)
-    write(explain_codes(what, format_, page) if what else list_codes(format_, page), output)
+    if not what:
+        write(list_codes(format_, page), output)
+        return
+    write(explain_codes(what, format_, page, _links(context, what)), output)
 
 
-def explain_codes(what: Sequence[str], format_: options.ExplainFormat, page: Page) -> str:
-    """Return the pages of the codes that `what` names."""
+def _links(context: typer.Context, what: Sequence[str]) -> tuple[Check, ...]:
+    """Return the links that `what` may be about: with those of plugins, unless it is all of our own."""
+    from flexdoctor.checks import CHAIN  # noqa: PLC0415
+
+    own = tuple(link.link for link in CHAIN)
+    words = [part.strip() for value in what for part in value.split(",")]
+    if all(word.upper().startswith("FD") or word.lower().replace("-", "_") in own for word in words):
+        return CHAIN
+    return extend_chain(settle(context, None, no_config=False), CHAIN, None)
+
+
+def explain_codes(
+    what: Sequence[str], format_: options.ExplainFormat, page: Page, links: Sequence[Check] | None = None
+) -> str:
+    """Return the pages of the codes that `what` names; `links` when not those of the chain alone."""
     from flexdoctor.checks import CHAIN  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.pages import entries  # noqa: PLC0415
 
-    explained = gather(_chosen(what, entries(CHAIN)))
+    explained = gather(_chosen(what, entries(CHAIN if links is None else links)))
     if format_ is options.ExplainFormat.json:
         from flexdoctor.reports.explain_json import render_json  # noqa: PLC0415
 

@@ -10,14 +10,16 @@ import typer
 
 from flexdoctor.commands import completion, options
 from flexdoctor.commands.help import INSTALL
-from flexdoctor.commands.running import StopError, codes, read
+from flexdoctor.commands.running import StopError, codes
+from flexdoctor.commands.settings import settle
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
-    from flexdoctor.findings import Report
+    from flexdoctor.findings import Capability, Report
 
 
 def fix(
+    context: typer.Context,
     python: options.PythonOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply the plan without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
@@ -69,6 +71,8 @@ def fix(
         options.PlanFormat,
         typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text, or json."),
     ] = options.PlanFormat.text,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """Plan what mends this environment, show it, apply it on a yes, verify it. `flexdoctor undo` takes it back.
@@ -78,16 +82,24 @@ def fix(
     """
     from flexdoctor import chain, console  # noqa: PLC0415
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
+    from flexdoctor.configuration import today  # noqa: PLC0415
     from flexdoctor.fixes import FIXES  # noqa: PLC0415
+    from flexdoctor.knowledge.stacks import company_indexes  # noqa: PLC0415
     from flexdoctor.treatment.course import Options  # noqa: PLC0415
     from flexdoctor.treatment.installers import IndexOptions  # noqa: PLC0415
     from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
     from flexdoctor.treatment.planning import known  # noqa: PLC0415
     from flexdoctor.treatment.session import Session  # noqa: PLC0415
 
+    settings = settle(context, config, no_config)
+    required: Capability = require.value
+    required = settings.value("require", required, settings.file.require)
+    target = settings.target({"python": python}, ("python",))
+    accepted = settings.waivers(CHAIN, foreign=True)
+
     def examine() -> tuple[Facts, Report]:
-        facts = read(python=python)
-        return facts, chain.diagnose(facts, CHAIN, required=require.value)
+        facts = settings.read(target)
+        return facts, chain.diagnose(facts, CHAIN, required=required, waivers=accepted, today=today())
 
     places = tuple(item if "://" in item else str(Path(item).expanduser().absolute()) for item in find_links or ())
     language = console.choose_language(lang.value if lang else None, sys.stdout)
@@ -96,7 +108,9 @@ def fix(
         fixes=FIXES,
         knowledge=known(),
         options=Options(
-            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index), installer.value, with_dependencies
+            IndexOptions(index_url, tuple(extra_index_url or ()), places, no_index, company_indexes()),
+            installer.value,
+            with_dependencies,
         ),
         language=language,
         ask=(lambda question: typer.confirm(question, err=True)) if console.is_terminal(sys.stdin) else None,

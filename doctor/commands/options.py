@@ -212,3 +212,36 @@ AlsoOption = Annotated[
 LangOption = Annotated[
     Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="English or Chinese. Default: by locale.")
 ]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="FLEXDOCTOR_CONFIG",
+        help="Settings. Default: the nearest flexdoctor.toml, or pyproject.toml with [tool.flexdoctor].",
+        rich_help_panel=TARGET,
+    ),
+]
+NoConfigOption = Annotated[
+    bool, typer.Option("--no-config", help="Read no settings from any file.", rich_help_panel=TARGET)
+]
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="NAME",
+        help="Also run this check of another distribution. Repeatable.",
+        rich_help_panel=DEPTH,
+    ),
+]
+#: The same two where all options stand in one list.
+ListedConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="FLEXDOCTOR_CONFIG",
+        help="Settings. Default: the nearest flexdoctor.toml, or pyproject.toml with [tool.flexdoctor].",
+    ),
+]
+ListedNoConfigOption = Annotated[bool, typer.Option("--no-config", help="Read no settings from any file.")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flexdoctor import __version__
 from flexdoctor.facts import Facts
-from flexdoctor.findings import CAPABILITIES, Finding, Report
+from flexdoctor.findings import CAPABILITIES, Finding, Report, Waiver
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.plan_text import plan_document
 from flexdoctor.serialise import to_json
@@ -26,12 +26,14 @@ def report_document(
     *,
     plan: Plan | None = None,
     fixes: Sequence[Fix] = (),
+    configuration: str | None = None,
 ) -> dict[str, Any]:
     """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`.
 
     Args:
         plan: what `flexdoctor fix` would do.
         fixes: the remedies that there are.
+        configuration: the file whose settings were used.
     """
     interpreter = facts.interpreter
     return {
@@ -53,6 +55,7 @@ def report_document(
             _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
         ],
         "plan": plan_document(plan, language) if plan else [],
+        "configuration": configuration,
         "error": None,
     }
 
@@ -68,6 +71,7 @@ def error_document(message: str, exit_code: int) -> dict[str, Any]:
         "capabilities": {name: {"available": "unknown", "because": None} for name in CAPABILITIES},
         "findings": [],
         "plan": [],
+        "configuration": None,
         "error": {"message": message, "exit_code": exit_code},
     }
 
@@ -94,4 +98,10 @@ def _finding(finding: Finding, language: Language, fixes: Sequence[str]) -> dict
         "affects": list(finding.affects),
         "remedy": finding.remedy.to(language),
         "fixes": list(fixes) if finding.status in ("fail", "warn") else [],
+        "waiver": _waiver(finding.waiver) if finding.waiver else None,
     }
+
+
+def _waiver(waiver: Waiver) -> dict[str, Any]:
+    expires = waiver.expires.isoformat() if waiver.expires else None
+    return {"code": waiver.code, "reason": waiver.reason, "expires": expires}

@@ -26,6 +26,11 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
     from flexdoctor.reports.document import report_document  # noqa: PLC0415 - an error document needs less
 
     document = report_document(
-        diagnosis.report, diagnosis.facts, page.language, plan=diagnosis.plan, fixes=diagnosis.fixes
+        diagnosis.report,
+        diagnosis.facts,
+        page.language,
+        plan=diagnosis.plan,
+        fixes=diagnosis.fixes,
+        configuration=diagnosis.configuration,
     )
     return render_json(document)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flexdoctor.findings import CAPABILITIES, Capability, Report
 from flexdoctor.reports.words import CAPABILITY
-from flexdoctor.text import Language, Text
+from flexdoctor.text import NOTHING, Language, Text
 from flexdoctor.treatment.plan import answer_of_packages
 
 if TYPE_CHECKING:
@@ -103,7 +103,10 @@ def _afterwards(plan: Plan, language: Language) -> Iterator[Line]:
     yield Line(_capabilities(plan.expected, language) + (there if plan.elsewhere else ""), _LABEL["after"].to(language))
     if plan.stack:
         note = f": {plan.stack_note}" if plan.stack_note else ""
-        yield Line(f"{plan.stack} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language))
+        owner = Text(" of {owner}", "（{owner} 提供）").format(owner=plan.stack_owner) if plan.stack_owner else NOTHING
+        yield Line(
+            f"{plan.stack}{owner.to(language)} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language)
+        )
     if plan.alternatives:
         hint = Text(" (take one with --stack NAME)", "（用 --stack NAME 选择）").to(language)
         yield Line(", ".join(plan.alternatives) + hint, _LABEL["others"].to(language))
@@ -169,7 +172,7 @@ def outcome_lines(outcome: Outcome, language: Language) -> Iterator[Line]:
     if any(item.machine_only for item in outcome.after.findings):
         yield Line(NO_MACHINE.to(language), indent=_COLUMN)
     for item in outcome.after.findings:
-        if item.status == "fail":
+        if item.status == "fail" and item.waiver is None:
             yield Line(f"{item.title.to(language)}  [{item.code}]", _LABEL["remains"].to(language))
             if item.remedy.en:
                 yield Line(item.remedy.to(language), indent=_COLUMN)

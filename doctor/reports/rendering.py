@@ -65,6 +65,10 @@ class Diagnosis:
         alone = dataclasses.replace(self.report, findings=(finding,))
         return exit_code(alone, fail_on=self.fail_on, strict=self.strict) != 0
 
+    #: The file whose settings were used, as a person reads it; and that of the same folder which was not.
+    configuration: str | None = None
+    not_read: str | None = None
+
 
 @dataclass(frozen=True)
 class Page:

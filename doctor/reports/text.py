@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from flexdoctor import __version__
 from flexdoctor.chain import Check
@@ -19,6 +20,7 @@ from flexdoctor.reports.rendering import Detail, Diagnosis, Page
 from flexdoctor.reports.words import CAPABILITY
 from flexdoctor.reports.wrapping import wrap
 from flexdoctor.text import Language, Text
+from flexdoctor.waivers import words
 
 _STATUS = {
     "pass": Text("ok", "正常"),
@@ -28,9 +30,19 @@ _STATUS = {
     "skipped": Text("-", "-"),
     "unknown": Text("unknown", "未知"),
     "crashed": Text("CRASHED", "崩溃"),
+    "waived": Text("waived", "已豁免"),
 }
 #: Which status speaks for a link that has several findings.
-_WORST: tuple[Status, ...] = ("crashed", "fail", "unknown", "blocked", "warn", "pass", "skipped")
+_WORST: tuple[Status | Literal["waived"], ...] = (
+    "crashed",
+    "fail",
+    "unknown",
+    "blocked",
+    "warn",
+    "waived",
+    "pass",
+    "skipped",
+)
 _STYLE = {"fail": "bold red", "crashed": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green"}
 _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("unknown", "未知")}
 _HEADLINE: dict[Capability, Text] = {
@@ -70,6 +82,7 @@ _LABEL = {
     "more": Text("more", "详情"),
     "can": Text("can run", "能力"),
     "source": Text("source", "来源"),
+    "waived": Text("waived", "豁免"),
 }
 
 
@@ -88,6 +101,9 @@ class TextOptions:
     colour: bool = False
     #: Codes that `flexdoctor fix` would mend here.
     mended_by_fix: frozenset[str] = frozenset()
+    #: The file whose settings were used, and the one beside it that was not.
+    configuration: str | None = None
+    not_read: str | None = None
 
 
 def render(diagnosis: Diagnosis, page: Page) -> str:
@@ -99,6 +115,8 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
         width=page.width,
         colour=page.colour,
         mended_by_fix=frozenset(diagnosis.plan.opens if diagnosis.plan else ()),
+        configuration=diagnosis.configuration,
+        not_read=diagnosis.not_read,
     )
     return render_text(diagnosis.report, diagnosis.facts, diagnosis.chain, options)
 
@@ -124,6 +142,21 @@ def _head(facts: Facts, language: Language) -> str:
     )
 
 
+def _settings(options: TextOptions) -> str | None:
+    """Say which file of settings was used; nothing when there is none."""
+    if options.configuration is None:
+        return None
+    said = Text("configuration {path}", "配置文件 {path}").format(path=options.configuration)
+    if options.not_read:
+        beside = Text("({path} is not read beside it)", "（同目录的 {path} 未读取）").format(path=options.not_read)
+        said += beside
+    return said.to(options.language)
+
+
+def _state(finding: Finding) -> Status | Literal["waived"]:
+    return "waived" if finding.waiver else finding.status
+
+
 def _headline(report: Report, language: Language) -> str:
     cause = report.root_cause
     if cause is not None and not cause.affects:
@@ -133,6 +166,14 @@ def _headline(report: Report, language: Language) -> str:
         what = _HEADLINE[report.required].to(language)
         colon = "：" if language == "zh" else ": "
         return f"{what}{colon}{cause.title.to(language)}   {cause.code}"
+    accepted = next((item for item in report.findings if item.waiver and report.required in item.affects), None)
+    if report.verdict == "waived" and accepted is not None:
+        what = _HEADLINE[report.required].to(language)
+        return (
+            Text("{what}, which is accepted: {title}   {code}", "{what}，但已被豁免：{title}   {code}")
+            .format(what=what, title=accepted.title.to(language), code=accepted.code)
+            .to(language)
+        )
     crashed = next((item for item in report.findings if item.status in ("crashed", "unknown")), None)
     if report.verdict == "unknown" and crashed is not None:
         return (
@@ -209,13 +250,17 @@ def _remedy(finding: Finding, options: TextOptions) -> str:
 def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
     language = options.language
     yield _head(facts, language)
+    if settings := _settings(options):
+        yield settings
     yield _headline(report, language)
     if also := _also(report, language):
         yield also
     for finding in report.findings:
         code = finding.code or finding.blocked_by or "-"
-        line = f"{finding.status.upper()} {code} {finding.link} {finding.title.to(language)}"
-        if finding.status in ("fail", "warn") and (remedy := _remedy(finding, options)):
+        line = f"{_state(finding).upper()} {code} {finding.link} {finding.title.to(language)}"
+        if finding.waiver:
+            line += f" {_LABEL['waived'].to(language)}: {words(finding.waiver).to(language)}"
+        elif finding.status in ("fail", "warn") and (remedy := _remedy(finding, options)):
             line += f" {_LABEL['fix'].to(language)}: {remedy}"
         yield line
         if options.detail == "verbose":
@@ -252,6 +297,8 @@ class _Terminal:
 
     def render(self) -> str:
         self._prose(_head(self.facts, self.language), style="dim")
+        if settings := _settings(self.options):
+            self._prose(settings, style="dim")
         self.console.print()
         style = "bold green" if self.report.verdict == "healthy" else "bold"
         self._prose(_headline(self.report, self.language), style=style)
@@ -272,7 +319,16 @@ class _Terminal:
         if self.options.detail == "verbose":
             return [item for item in self.report.findings if item.status in wanted or item.evidence]
         faults = [item for item in self.report.findings if item.status in wanted]
-        return [item for item in faults if item.status != "warn" or item is self.report.root_cause or item.affects]
+        links = {check.link for check in self.chain}
+        return [
+            item
+            for item in faults
+            if item.status != "warn"
+            or item is self.report.root_cause
+            or item.affects
+            or item.waiver
+            or item.link not in links
+        ]
 
     def _prose(self, text: str, indent: int = 0, style: str = "") -> None:
         from rich.text import Text as RichText  # noqa: PLC0415
@@ -299,11 +355,12 @@ class _Terminal:
             found = by_link.get(check.link)
             if not found:
                 continue
-            speaker = min(found, key=lambda item: _WORST.index(item.status))
+            speaker = min(found, key=lambda item: _WORST.index(_state(item)))
             title = check.title.to(self.language)
-            status = _STATUS[speaker.status].to(self.language)
+            state = _state(speaker)
+            status = _STATUS[state].to(self.language)
             line = RichText(f" {numbers[check.link]:>2}  {title}{' ' * (widest - cell_len(title))}  ")
-            line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(speaker.status, "dim"))
+            line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(state, "dim"))
             room = self.options.width - line.cell_len - 2
             code = f"{speaker.code} " if speaker.code and speaker.status in ("fail", "warn", "unknown") else ""
             text = RichText(code + speaker.title.to(self.language))
@@ -313,8 +370,12 @@ class _Terminal:
 
     def _finding(self, finding: Finding) -> None:
         head = f"{finding.code or finding.link}  "
-        style = _STYLE.get(finding.status, "")
+        style = _STYLE.get(_state(finding), "")
         self._labelled(head, finding.title.to(self.language), label_style=style, indent=0)
+        if finding.waiver:
+            self._labelled("waived", words(finding.waiver).to(self.language))
+            if self.options.detail != "verbose":
+                return
         shown = finding.evidence if self.options.detail == "verbose" else finding.evidence[:_PROOF]
         for number, item in enumerate(shown):
             self._labelled("proof" if not number else "", _evidence(item, self.facts), copy=True)
