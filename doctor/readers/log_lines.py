@@ -1,0 +1,240 @@
+"""A log as a stream of the few lines that matter, in constant memory whatever is thrown at it.
+
+A log of a gigabyte has perhaps a hundred lines about errors. Blocks of bytes are searched for a few words with
+`bytes.find`, and only the lines that hold one, and those that follow closely, are handed out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+BLOCK = 256 * 1024
+#: More of a line is not read.
+MAX_LINE = 64 * 1024
+_HEAD = 64 * 1024
+
+
+class PackedError(ValueError):
+    """A container that is not unpacked here."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line that may matter. `number` counts line feeds, as editors do; `hot` when it holds one of the words."""
+
+    number: int
+    text: bytes
+    hot: bool
+
+
+class LogLines:
+    """Iterates over the lines that matter; afterwards tells what the whole was.
+
+    A carriage return ends a line too (a progress bar), but does not count as one. After each line its reader says with
+    `wants_more` whether the next one is to be handed out as well.
+    """
+
+    def __init__(self, stream: BinaryIO, words: tuple[bytes, ...], *, block: int = BLOCK) -> None:
+        self._stream, self._words, self._block = stream, words, max(block, 8)
+        #: The first bytes, for who wants to know what kind of log it is.
+        self.head = b""
+        self.size = 0
+        self.lines = 0
+        self.long_lines = 0
+        self.packed: str | None = None
+        self.cut_off: str | None = None
+        self.wants_more = False
+
+    def __iter__(self) -> Iterator[Line]:
+        carry, skipping, last = b"", False, b"\n"
+        for block in self._blocks():
+            last = block[-1:]
+            whole = carry + block
+            text = _plain_ends(whole)
+            if skipping:
+                # The rest of a line of which enough was read.
+                end = text.find(b"\n") + 1
+                if not end:
+                    carry = b""
+                    continue
+                self.lines += whole.count(b"\n", 0, end)
+                skipping, whole, text = False, whole[end:], text[end:]
+            cut = text.rfind(b"\n") + 1
+            yield from self._search(text[:cut], whole[:cut])
+            carry = whole[cut:]
+            if len(carry) > MAX_LINE:
+                yield from self._search(carry[: MAX_LINE + 1], b"")
+                carry, skipping = b"", True
+        yield from self._search(carry, carry)
+        self.lines += last != b"\n"
+
+    def _search(self, text: bytes, whole: bytes) -> Iterator[Line]:
+        """Yield the lines of `text` that hold a word or were asked for.
+
+        `whole` is the same text before its ends of line were made alike: it tells the numbers.
+        """
+        number, counted, begin = self.lines + 1, 0, 0
+        for hit in [*self._hits(text), len(text)]:
+            if hit < begin:
+                continue  # in a line that was handed out
+            start = text.rfind(b"\n", begin, hit) + 1 or begin
+            while begin < len(text):
+                is_hit = begin == start and hit < len(text)
+                if not is_hit and not self.wants_more:
+                    begin = start
+                    if hit == len(text):
+                        break
+                    continue
+                end = text.find(b"\n", begin)
+                end = len(text) if end < 0 else end
+                number += whole.count(b"\n", counted, begin)
+                line = self._line(number, text[begin:end], may_be_hot=is_hit)
+                counted, begin = begin, end + 1
+                if line.hot or self.wants_more:
+                    yield line
+                if is_hit:
+                    break
+        self.lines = number - 1 + whole.count(b"\n", counted)
+
+    def _line(self, number: int, text: bytes, *, may_be_hot: bool) -> Line:
+        if len(text) > MAX_LINE:
+            self.long_lines += 1
+            text = text[:MAX_LINE]
+        return Line(number, text, may_be_hot and any(word in text for word in self._words))
+
+    def _hits(self, text: bytes) -> list[int]:
+        """Return where the words stand, one place a line and word."""
+        hits: list[int] = []
+        for word in self._words:
+            at = text.find(word)
+            while at >= 0:
+                hits.append(at)
+                end = text.find(b"\n", at)
+                at = text.find(word, end) if end >= 0 else -1
+        hits.sort()
+        return hits
+
+    # --- bytes -------------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield blocks whose size does not depend on what the stream hands out at a time, without CRLF."""
+        try:
+            for block in self._unpacked():
+                if not self.head:
+                    self.head = block[:_HEAD]
+                yield block
+        except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+            self.cut_off = str(error) or type(error).__name__
+
+    def _unpacked(self) -> Iterator[bytes]:
+        start = _read(self._stream, max(self._block, 8))
+        stream = cast("BinaryIO", _Rest(start, self._stream))
+        for magic, (name, opener) in _PACKED.items():
+            if start.startswith(magic):
+                if opener is None:
+                    raise PackedError(f"{name}: unpack it first")
+                self.packed, stream = name, opener(stream)
+        block = _read(stream, self._block)
+        encoding = _wide_encoding(block)
+        decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
+        if encoding:
+            self.packed = ", ".join(part for part in (self.packed, encoding.upper()) if part)
+        first, held = True, b""
+        while block:
+            self.size += len(block)
+            text = held + (decoder.decode(block).encode("utf-8", "replace") if decoder else block)
+            if first:
+                text, first = text.removeprefix(codecs.BOM_UTF8), False
+            block = _read(stream, self._block)
+            # A return at the end may be half of an end of line.
+            held = b"\r" if block and text.endswith(b"\r") else b""
+            text = text[: len(text) - len(held)]
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n")
+            if text:
+                yield text
+
+
+def _plain_ends(text: bytes) -> bytes:
+    return text.replace(b"\r", b"\n") if b"\r" in text else text
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    """Return `size` bytes, less only at the end: a pipe hands out what it has."""
+    block = stream.read(size) or b""
+    if len(block) == size or not block:
+        return block
+    parts = [block]
+    missing = size - len(block)
+    while missing and (part := stream.read(missing)):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+class _Rest(io.RawIOBase):
+    """A stream of which the start was read already."""
+
+    def __init__(self, start: bytes, stream: BinaryIO) -> None:
+        self._start, self._then = start, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if self._start:
+            size = len(self._start) if size < 0 else size
+            part, self._start = self._start[:size], self._start[size:]
+            return part
+        return self._then.read(size)
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(cast("bytearray", buffer)).cast("B")
+        part = self.read(len(view))
+        view[: len(part)] = part
+        return len(part)
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """Tell UTF-16, which PowerShell writes, by its mark or by the zero in every other byte."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    sample = start[:2048]
+    if len(sample) >= 64 and sample.count(0) * 5 > len(sample) * 2:
+        odd, even = sample[1::2].count(0), sample[::2].count(0)
+        if not even and odd * 5 > len(sample) * 2:
+            return "utf-16-le"
+        if not odd and even * 5 > len(sample) * 2:
+            return "utf-16-be"
+    return None
+
+
+def _gzip(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
+
+
+def _bz2(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", bz2.BZ2File(stream))
+
+
+def _xz(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", lzma.LZMAFile(stream))
+
+
+#: What a file begins with, its name, and how it is unpacked; None where the standard library cannot, or not as a stream.
+_PACKED: dict[bytes, tuple[str, Callable[[BinaryIO], BinaryIO] | None]] = {
+    b"\x1f\x8b": ("gzip", _gzip),
+    b"BZh": ("bzip2", _bz2),
+    b"\xfd7zXZ\x00": ("xz", _xz),
+    b"\x28\xb5\x2f\xfd": ("a zstd archive", None),
+    b"PK\x03\x04": ("a zip archive", None),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", None),
+}
