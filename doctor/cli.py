@@ -11,6 +11,7 @@ import typer
 
 from flexdoctor import __version__
 from flexdoctor.commands.check import check
+from flexdoctor.commands.explain import explain
 from flexdoctor.commands.fix import fix
 from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
@@ -46,6 +47,7 @@ def _root(
 app.command()(check)
 app.command()(fix)
 app.command()(undo)
+app.command()(explain)
 app.command()(snapshot)
 app.command("list")(list_)
 

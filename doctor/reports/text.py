@@ -16,6 +16,7 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Capability, Evidence, Finding, Report, Status
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.rendering import Detail, Diagnosis, Page
+from flexdoctor.reports.words import CAPABILITY
 from flexdoctor.text import Language, Text
 
 _STATUS = {
@@ -30,12 +31,6 @@ _STATUS = {
 #: Which status speaks for a link that has several findings.
 _WORST: tuple[Status, ...] = ("crashed", "fail", "unknown", "blocked", "warn", "pass", "skipped")
 _STYLE = {"fail": "bold red", "crashed": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green"}
-_CAPABILITY = {
-    "eager": Text("eager", "eager"),
-    "compiled_forward": Text("compiled forward", "编译前向"),
-    "compiled_backward": Text("compiled backward", "编译反向"),
-    "compiled_captured": Text("captured tensors", "索引外部张量"),
-}
 _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("unknown", "未知")}
 _HEADLINE: dict[Capability, Text] = {
     "eager": Text("eager flex_attention cannot run here", "eager 模式的 flex_attention 在此环境无法运行"),
@@ -186,7 +181,7 @@ def _capabilities(report: Report, language: Language) -> Iterator[tuple[str, str
         because = f" ({answer.because})" if answer.because else ""
         yield (
             answer.available,
-            f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
+            f"{CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
         )
 
 
