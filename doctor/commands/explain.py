@@ -23,6 +23,14 @@ def explain(
         list[str] | None,
         typer.Argument(metavar="[CODE|LINK]...", help="FD213, triton_install, FD2. Default: list every code."),
     ] = None,
+    error: Annotated[
+        Path | None,
+        typer.Option(
+            "--error",
+            metavar="FILE",
+            help="A traceback or a whole log, - for stdin, .gz too: which link, how sure, what next.",
+        ),
+    ] = None,
     format_: Annotated[
         options.ExplainFormat, typer.Option("--format", "-f", metavar="FORMAT", help="text, json or markdown.")
     ] = options.ExplainFormat.text,
@@ -36,9 +44,18 @@ def explain(
 
     Without a code, list them all; as Markdown, a reference of all.
 
-    Exit codes: 0 explained, 2 there is no such code.
+    Exit codes: 0 explained, 2 there is no such code. With --error: 0 no error in it, 1 an error that is known, 3 an
+    error that is not known or a file that cannot be read.
     """
     page = _page(format_, output, lang, color)
+    if error is not None:
+        if what:
+            raise StopError(f"--error stands without a code, found {what[0]}", 2)
+        from flexdoctor.commands.explain_error import explain_error  # noqa: PLC0415
+
+        text, code = explain_error(error, format_, page)
+        write(text, output)
+        raise typer.Exit(code)
     write(explain_codes(what, format_, page) if what else list_codes(format_, page), output)
 
 

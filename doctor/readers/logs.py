@@ -399,6 +399,8 @@ class _Log:
 
     def _take_line(self, sender: _Sender, number: int, text: str, raw: str) -> None:
         """Hold a line that is no exception against the table."""
+        if sender.frames and text[:1] in " \t":
+            return  # source code, which quotes errors that it may raise
         quoted = _QUOTED.search(text)
         match = None
         if quoted:
