@@ -11,7 +11,9 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -20,6 +22,9 @@ BLOCK = 256 * 1024
 #: More of a line is not read.
 MAX_LINE = 64 * 1024
 _HEAD = 64 * 1024
+#: From this many words in a block on it is a flood.
+_FLOOD = 200
+DIGITS = b"0123456789"
 
 
 class PackedError(ValueError):
@@ -38,8 +43,8 @@ class Line:
 class LogLines:
     """Iterates over the lines that matter; afterwards tells what the whole was.
 
-    A carriage return ends a line too (a progress bar), but does not count as one. After each line its reader says with
-    `wants_more` whether the next one is to be handed out as well.
+    A carriage return ends a line too (a progress bar), but does not count as one. Its reader may ask for the lines up
+    to a number, and may name lines that it has seen too often, which are then only counted.
     """
 
     def __init__(self, stream: BinaryIO, words: tuple[bytes, ...], *, block: int = BLOCK) -> None:
@@ -51,63 +56,99 @@ class LogLines:
         self.long_lines = 0
         self.packed: str | None = None
         self.cut_off: str | None = None
-        self.wants_more = False
+        #: Lines are handed out up to this number, whatever is in them.
+        self.wanted_until = 0
+        #: Lines without their digits that are not handed out any more, and who is told how many and which was the last.
+        self.often: set[bytes] = set()
+        self.on_often: Callable[[bytes, int, int], None] | None = None
 
     def __iter__(self) -> Iterator[Line]:
         carry, skipping, last = b"", False, b"\n"
         for block in self._blocks():
             last = block[-1:]
-            whole = carry + block
-            text = _plain_ends(whole)
+            text = carry + block if carry else block
             if skipping:
                 # The rest of a line of which enough was read.
-                end = text.find(b"\n") + 1
+                end = _first_end(text)
                 if not end:
-                    carry = b""
                     continue
-                self.lines += whole.count(b"\n", 0, end)
-                skipping, whole, text = False, whole[end:], text[end:]
-            cut = text.rfind(b"\n") + 1
-            yield from self._search(text[:cut], whole[:cut])
-            carry = whole[cut:]
+                self.lines += text.count(b"\n", 0, end)
+                skipping, text = False, text[end:]
+            cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            yield from self._search(text[:cut])
+            carry = text[cut:]
             if len(carry) > MAX_LINE:
-                yield from self._search(carry[: MAX_LINE + 1], b"")
+                yield from self._search(carry[: MAX_LINE + 1])
                 carry, skipping = b"", True
-        yield from self._search(carry, carry)
+        yield from self._search(carry)
         self.lines += last != b"\n"
 
-    def _search(self, text: bytes, whole: bytes) -> Iterator[Line]:
-        """Yield the lines of `text` that hold a word or were asked for.
-
-        `whole` is the same text before its ends of line were made alike: it tells the numbers.
-        """
+    def _search(self, text: bytes) -> Iterator[Line]:
+        """Yield the lines of `text` that hold a word or were asked for."""
+        hits = self._hits(text)
+        if not hits and self.wanted_until <= self.lines:
+            self.lines += text.count(b"\n")
+            return
+        whole = text
+        if b"\r" in text:
+            # All ends of line alike, a byte each; `whole` still tells which of them count.
+            whole = text.replace(b"\r\n", b"\n")
+            text = whole.replace(b"\r", b"\n")
+            hits = self._hits(text)
+        if len(hits) > _FLOOD and whole is text and self.often:
+            yield from self._search_flood(text)
+            return
         number, counted, begin = self.lines + 1, 0, 0
-        for hit in [*self._hits(text), len(text)]:
+        for hit in [*hits, len(text)]:
             if hit < begin:
                 continue  # in a line that was handed out
             start = text.rfind(b"\n", begin, hit) + 1 or begin
             while begin < len(text):
                 is_hit = begin == start and hit < len(text)
-                if not is_hit and not self.wants_more:
+                number += whole.count(b"\n", counted, begin)
+                counted = begin
+                if not is_hit and number > self.wanted_until:
                     begin = start
                     if hit == len(text):
                         break
                     continue
                 end = text.find(b"\n", begin)
                 end = len(text) if end < 0 else end
-                number += whole.count(b"\n", counted, begin)
                 line = self._line(number, text[begin:end], may_be_hot=is_hit)
-                counted, begin = begin, end + 1
-                if line.hot or self.wants_more:
+                begin = end + 1
+                if line.hot or number <= self.wanted_until:
                     yield line
                 if is_hit:
                     break
         self.lines = number - 1 + whole.count(b"\n", counted)
 
+    def _search_flood(self, text: bytes) -> Iterator[Line]:
+        """Do the same where lines were seen often: those are sorted out all at once."""
+        first = self.lines + 1
+        self.lines += text.count(b"\n")
+        lines = text.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        keys = text.translate(None, DIGITS).split(b"\n")[: len(lines)]
+        often = set(self.often)
+        left = [place for place, key in enumerate(keys) if key not in often]
+        if len(left) < len(lines) and self.on_often:
+            counts, last = Counter(keys), dict(zip(keys, range(first, first + len(keys)), strict=True))
+            for key in often & counts.keys():
+                self.on_often(key, counts[key], last[key])
+        has_word = re.compile(b"|".join(map(re.escape, self._words))).search
+        for place in left:
+            is_hot = has_word(lines[place]) is not None
+            if is_hot or first + place <= self.wanted_until:
+                line = self._line(first + place, lines[place], may_be_hot=is_hot)
+                if line.hot or line.number <= self.wanted_until:
+                    yield line
+
     def _line(self, number: int, text: bytes, *, may_be_hot: bool) -> Line:
-        if len(text) > MAX_LINE:
-            self.long_lines += 1
-            text = text[:MAX_LINE]
+        if len(text) <= MAX_LINE:
+            return Line(number, text, may_be_hot)
+        self.long_lines += 1
+        text = text[:MAX_LINE]
         return Line(number, text, may_be_hot and any(word in text for word in self._words))
 
     def _hits(self, text: bytes) -> list[int]:
@@ -125,7 +166,7 @@ class LogLines:
     # --- bytes -------------------------------------------------------------------------------------------------------
 
     def _blocks(self) -> Iterator[bytes]:
-        """Yield blocks whose size does not depend on what the stream hands out at a time, without CRLF."""
+        """Yield blocks that do not depend on what the stream hands out at a time, and never end within CRLF."""
         try:
             for block in self._unpacked():
                 if not self.head:
@@ -157,14 +198,17 @@ class LogLines:
             # A return at the end may be half of an end of line.
             held = b"\r" if block and text.endswith(b"\r") else b""
             text = text[: len(text) - len(held)]
-            if b"\r" in text:
-                text = text.replace(b"\r\n", b"\n")
             if text:
                 yield text
 
 
-def _plain_ends(text: bytes) -> bytes:
-    return text.replace(b"\r", b"\n") if b"\r" in text else text
+def _first_end(text: bytes) -> int:
+    """Return where the second line of `text` begins, 0 when it has but one."""
+    feed = text.find(b"\n")
+    back = text.find(b"\r", 0, feed if feed >= 0 else len(text))
+    if back >= 0:
+        return back + (2 if text[back + 1 : back + 2] == b"\n" else 1)
+    return feed + 1
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from flexdoctor.knowledge.error_codes import look_up
 from flexdoctor.knowledge.signatures import Match, Raised, log_words, match_line, recognise, signatures, unwrap
 from flexdoctor.log_facts import Incident, LoggedError, LogFacts
-from flexdoctor.readers.log_lines import BLOCK, Line, LogLines
+from flexdoctor.readers.log_lines import BLOCK, DIGITS, Line, LogLines
 
 MAX_SENDERS = 512
 MAX_FRAMES = 60
@@ -37,9 +37,11 @@ MAX_SORTS = 4096
 _SHOWN_FRAMES = 8
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-_DIGITS = b"0123456789"
-#: A number that may be a code of the runtime.
-_CODE_LIKE = re.compile(rb"(?<![\d.])[1256]\d{5}(?!\d)|\bE[A-Z\d]\d{4}\b|ERR\d{5}")
+#: A code of the runtime: its digits tell one error from another.
+_CODE = r"(?:code|errno|result|[Ee]rr)[^\d\n]{0,8}[1256]\d{5}(?!\d)|\bE[A-Z\d]\d{4}\b|ERR\d{5}"
+_CODE_LIKE = re.compile(_CODE.encode())
+#: Longer lines are not compared with others.
+_MAX_SORTED = 1000
 
 # --- what stands before a line ---------------------------------------------------------------------------------------
 
@@ -68,7 +70,7 @@ _PREFIXES = tuple(
         rf"\[?(?P<level>{_LEVEL})\]?:?(?: ?[|\-] | +)",
         r"\[[\w./-]+(?::\d+|:\w+)+\]:? ?",
         r"[a-z_][\w.]*(?::[\w<>]+)?(?::\d+)(?: ?[-|] |: )(?=\S)",
-        r"(?:root|__main__|[a-z_]\w*(?:\.\w+)+) ?(?:[-|:] )(?=\S)",
+        r"(?:root|__main__|[a-z_]\w*(?:\.[a-z_]\w*)+) ?[-|:] (?=\S)",
         # pytest, a quotation
         r"E(?: {3}|$)",
         r"> ",
@@ -192,9 +194,10 @@ def read_log(stream: BinaryIO, source: str = "", *, block: int = BLOCK) -> LogFa
     """Read a log to its end. Whatever it holds, this does not raise, and does not grow with it."""
     lines = LogLines(stream, log_words(), block=block)
     log = _Log()
+    lines.often, lines.on_often = log.often, log.count_often
     for line in lines:
         log.take(line)
-        lines.wants_more = log.wants_more
+        lines.wanted_until = log.wanted_until
     log.end()
     return LogFacts(
         source=source,
@@ -224,18 +227,13 @@ class _Log:
         self._sorts: dict[bytes, _Sort] = {}
         #: Which sort the last lines were of.
         self._recent: OrderedDict[int, _Sort] = OrderedDict()
-        self._now = 0
-        self._open_until = 0
+        self.wanted_until = 0
+        self.often: set[bytes] = set()
+        self._unknown = 0
         self._known = functools.lru_cache(4096)(_recognise_alike)
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether the lines that follow belong to something."""
-        return self._now < self._open_until
 
     def take(self, line: Line) -> None:
         """Read a line that may matter."""
-        self._now = line.number
         if line.hot and self._is_often(line):
             return
         if not self.mentions_ascend:
@@ -243,29 +241,48 @@ class _Log:
         if not self.mentions_nvidia:
             self.mentions_nvidia = bool(_NVIDIA.search(line.text))
         if line.hot:
-            self._open_until = max(self._open_until, line.number + 8)
+            self._open(line.number + 8)
         for text in _parts(line.text):
             self._take_part(line.number, text, hot=line.hot)
 
+    def _open(self, until: int) -> None:
+        """Ask for the lines up to a number, as they may belong to what was read."""
+        self.wanted_until = max(self.wanted_until, until)
+
     def _is_often(self, line: Line) -> bool:
         """Count a line that was seen many times already, and be done with it."""
-        key = line.text[:400].translate(None, _DIGITS)
+        if len(line.text) > _MAX_SORTED:
+            return False
+        key = line.text.translate(None, DIGITS)
+        if key in self.often:
+            self.count_often(key, 1, line.number)
+            return True
         sort = self._sorts.get(key)
         if sort is None:
             if len(self._sorts) >= MAX_SORTS:
-                return False
+                self._forget()
             sort = self._sorts[key] = _Sort()
         sort.seen += 1
-        if sort.seen <= OFTEN or _CODE_LIKE.search(line.text):
-            self._recent[line.number] = sort
-            if len(self._recent) > MAX_SORTS:
-                self._recent.popitem(last=False)
-            return False
-        if sort.kind is not None:
-            sort.kind.count += 1
+        if sort.seen >= OFTEN and not _CODE_LIKE.search(line.text):
+            self.often.add(key)
+        self._recent[line.number] = sort
+        if len(self._recent) > MAX_SORTS:
+            self._recent.popitem(last=False)
+        return False
+
+    def _forget(self) -> None:
+        """Make room: what was seen often is kept, unless that is all."""
+        if len(self.often) > MAX_SORTS // 2:
+            self.often.clear()
+        self._sorts = {key: sort for key, sort in self._sorts.items() if key in self.often}
+
+    def count_often(self, key: bytes, count: int, last_line: int) -> None:
+        """Count lines that are not read any more."""
+        sort = self._sorts.get(key)
+        if sort is not None and sort.kind is not None:
+            sort.kind.count += count
             sort.kind.at_least = True
-            sort.kind.last_line = max(sort.kind.last_line, line.number)
-        return True
+            sort.kind.last_line = max(sort.kind.last_line, last_line)
 
     def _take_part(self, number: int, raw: str, *, hot: bool) -> None:
         body = _take_off(raw)
@@ -280,25 +297,25 @@ class _Log:
             sender.frames.append(f"{frame['path']} {frame['function'] or '<module>'}")
             if len(sender.frames) > MAX_FRAMES:
                 del sender.frames[MAX_FRAMES // 3]
-            self._open_until = number + WINDOW
+            self._open(number + WINDOW)
             return
         if "Traceback (most recent call last" in text:
             self._finish_message(sender)
             if not sender.joined:
                 self._finish_chain(sender)
             sender.frames = []
-            self._open_until = number + WINDOW
+            self._open(number + WINDOW)
             return
         if any(link in text for link in _LINKS):
             self._finish_message(sender)
             sender.joined = "after"
-            self._open_until = number + WINDOW
+            self._open(number + WINDOW)
             return
         if caused := _CAUSED_BY.match(text):
             self._finish_message(sender)
             sender.joined = "before"
             text = caused["rest"]
-            self._open_until = number + WINDOW
+            self._open(number + WINDOW)
         if self._take_exception(sender, number, text, body):
             return
         if sender.pending and sender.following < MAX_MESSAGE_LINES and not (body.level and body.level not in "EFC"):
@@ -339,7 +356,7 @@ class _Log:
             self._finish_chain(sender)
         sender.frames = []
         sender.pending, sender.following = raised, MAX_MESSAGE_LINES - room
-        self._open_until = (raised.line or 0) + WINDOW
+        self._open((raised.line or 0) + WINDOW)
 
     def _follow(self, sender: _Sender, text: str, number: int) -> None:
         if sender.pending is None:
@@ -347,7 +364,7 @@ class _Log:
         sender.following += 1
         message = f"{sender.pending.message}\n{text}"[:MAX_MESSAGE]
         sender.pending = dataclasses.replace(sender.pending, message=message)
-        self._open_until = max(self._open_until, min(number + 8, (sender.pending.line or 0) + 2 * WINDOW))
+        self._open(min(number + 8, (sender.pending.line or 0) + 2 * WINDOW))
 
     def _finish_message(self, sender: _Sender) -> None:
         """The exception that was being read is whole."""
@@ -461,9 +478,11 @@ class _Log:
         key = name or f"?{error.type}: {_alike(error.message.partition(chr(10))[0])}"
         kind = self.kinds.get(key)
         if kind is None:
-            if name is None and sum(1 for other in self.kinds if other.startswith("?")) >= MAX_UNKNOWN:
-                self.dropped += 1
-                return
+            if name is None:
+                if self._unknown >= MAX_UNKNOWN:
+                    self.dropped += 1
+                    return
+                self._unknown += 1
             codes = _runtime_codes(error.message)
             kind = self.kinds[key] = _Kind(
                 Incident(error, name, last, 0, raised_as=raised_as, wrapped_by=wrapped_by, runtime_codes=codes)
@@ -517,12 +536,12 @@ def _above(types: tuple[str, ...], chain: Sequence[Raised], root: Raised, inner:
     return (*((root.type,) if inner != root.type else ()), *types[at + 1 :])
 
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_NUMBER = re.compile(rf"(?P<code>{_CODE})|0x[0-9a-fA-F]+|\d+")
 
 
 def _alike(text: str) -> str:
-    """Return a message without the numbers that differ from case to case; codes of six digits stay."""
-    return _NUMBER.sub(lambda match: match[0] if len(match[0]) == 6 and match[0][0] in "1256" else "0", text[:600])
+    """Return a message without the numbers that differ from case to case; codes of the runtime stay."""
+    return _NUMBER.sub(lambda match: match["code"] or "0", text[:600])
 
 
 def _recognise_alike(type_: str, message: str, frames: tuple[str, ...]) -> Match | None:
