@@ -55,7 +55,7 @@ class LogFacts:
     size: int
     lines: int
     incidents: tuple[Incident, ...] = ()
-    #: Further kinds of errors that nothing knows, beyond those that are kept.
+    #: Further errors that nothing knows, beyond the kinds that are kept.
     dropped: int = 0
     #: The line that looks most like a cause where there is no error that could be read.
     suspect: LoggedError | None = None

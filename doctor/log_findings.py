@@ -1,4 +1,4 @@
-"""What the errors of a log mean: which link of the chain they come from, how sure that is, and what follows from what."""
+"""What the errors of a log mean: which link they come from, how sure that is, and what follows from what."""
 
 from __future__ import annotations
 
@@ -130,13 +130,12 @@ def _merged(findings: Sequence[LogFinding]) -> Iterator[LogFinding]:
 
 def _with_causes(findings: list[LogFinding], table: dict[str, Signature]) -> Iterator[LogFinding]:
     """Yield the findings in order of time; what others see when one has failed names that one."""
-    first = min(
-        (_line(finding) for finding in findings if not _is_consequence(finding, table)),
-        default=None,
-    )
+    causes = [finding for finding in findings if not _is_consequence(finding, table)]
     for finding in sorted(findings, key=_line):
-        if first is not None and _is_consequence(finding, table) and first < _line(finding):
-            yield dataclasses.replace(finding, follows=first)
+        before = [cause for cause in causes if _line(cause) < _line(finding)]
+        if before and _is_consequence(finding, table):
+            cause = min((cause for cause in before if cause.kind != "unknown"), key=_line, default=before[-1])
+            yield dataclasses.replace(finding, follows=_line(cause))
         else:
             yield finding
 

@@ -126,7 +126,7 @@ def recognise(chain: Sequence[Raised]) -> Match | None:
 
 
 def match_line(text: str) -> Match | None:
-    """Return what the table knows of a line that is no exception; only rows that ask for no type are held against it."""
+    """Return what the table knows of a line that is no exception, of the rows that ask for no type."""
     row = next((row for row in signatures() if row.type is None and row.message.search(text)), None)
     return Match(row, Raised("", text)) if row else None
 

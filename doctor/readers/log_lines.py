@@ -98,8 +98,12 @@ class LogLines:
         if len(hits) > _FLOOD and whole is text and self.often:
             yield from self._search_flood(text)
             return
+        yield from self._walk(text, whole, [*hits, len(text)])
+
+    def _walk(self, text: bytes, whole: bytes, hits: list[int]) -> Iterator[Line]:
+        """Yield the lines at `hits`, of which the last is the end, and between them those that are asked for."""
         number, counted, begin = self.lines + 1, 0, 0
-        for hit in [*hits, len(text)]:
+        for hit in hits:
             if hit < begin:
                 continue  # in a line that was handed out
             start = text.rfind(b"\n", begin, hit) + 1 or begin
@@ -116,7 +120,7 @@ class LogLines:
                 end = len(text) if end < 0 else end
                 line = self._line(number, text[begin:end], may_be_hot=is_hit)
                 begin = end + 1
-                if line.hot or number <= self.wanted_until:
+                if line is not None:
                     yield line
                 if is_hit:
                     break
@@ -138,18 +142,20 @@ class LogLines:
                 self.on_often(key, counts[key], last[key])
         has_word = re.compile(b"|".join(map(re.escape, self._words))).search
         for place in left:
-            is_hot = has_word(lines[place]) is not None
-            if is_hot or first + place <= self.wanted_until:
-                line = self._line(first + place, lines[place], may_be_hot=is_hot)
-                if line.hot or line.number <= self.wanted_until:
-                    yield line
+            line = self._line(first + place, lines[place], may_be_hot=has_word(lines[place]) is not None)
+            if line is not None:
+                yield line
 
-    def _line(self, number: int, text: bytes, *, may_be_hot: bool) -> Line:
-        if len(text) <= MAX_LINE:
-            return Line(number, text, may_be_hot)
-        self.long_lines += 1
-        text = text[:MAX_LINE]
-        return Line(number, text, may_be_hot and any(word in text for word in self._words))
+    def _line(self, number: int, text: bytes, *, may_be_hot: bool) -> Line | None:
+        """Return a line to hand out; None when what is read of it holds no word, and nobody asked for it."""
+        is_long = len(text) > MAX_LINE
+        if is_long:
+            text = text[:MAX_LINE]
+            may_be_hot = may_be_hot and any(word in text for word in self._words)
+        if not may_be_hot and number > self.wanted_until:
+            return None
+        self.long_lines += is_long
+        return Line(number, text, may_be_hot)
 
     def _hits(self, text: bytes) -> list[int]:
         """Return where the words stand, one place a line and word."""
@@ -169,10 +175,10 @@ class LogLines:
         """Yield blocks that do not depend on what the stream hands out at a time, and never end within CRLF."""
         try:
             for block in self._unpacked():
-                if not self.head:
-                    self.head = block[:_HEAD]
+                if len(self.head) < _HEAD:
+                    self.head += block[: _HEAD - len(self.head)]
                 yield block
-        except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+        except _BROKEN as error:
             self.cut_off = str(error) or type(error).__name__
 
     def _unpacked(self) -> Iterator[bytes]:
@@ -183,12 +189,13 @@ class LogLines:
                 if opener is None:
                     raise PackedError(f"{name}: unpack it first")
                 self.packed, stream = name, opener(stream)
-        block = _read(stream, self._block)
-        encoding = _wide_encoding(block)
+        start = _read(stream, 4096)
+        stream = cast("BinaryIO", _Rest(start, stream))
+        encoding = _wide_encoding(start)
         decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
         if encoding:
             self.packed = ", ".join(part for part in (self.packed, encoding.upper()) if part)
-        first, held = True, b""
+        first, held, block = True, b"", _read(stream, self._block)
         while block:
             self.size += len(block)
             text = held + (decoder.decode(block).encode("utf-8", "replace") if decoder else block)
@@ -211,14 +218,27 @@ def _first_end(text: bytes) -> int:
     return feed + 1
 
 
+#: What reading and unpacking raise.
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
+
+
 def _read(stream: BinaryIO, size: int) -> bytes:
-    """Return `size` bytes, less only at the end: a pipe hands out what it has."""
+    """Return `size` bytes, less only at the end: a pipe hands out what it has.
+
+    Raises:
+        one of `_BROKEN`, when not a byte can be read.
+    """
     block = stream.read(size) or b""
     if len(block) == size or not block:
         return block
-    parts = [block]
-    missing = size - len(block)
-    while missing and (part := stream.read(missing)):
+    parts, missing = [block], size - len(block)
+    while missing:
+        try:
+            part = stream.read(missing)
+        except _BROKEN:
+            break  # it is raised again when the next block is asked for
+        if not part:
+            break
         parts.append(part)
         missing -= len(part)
     return b"".join(parts)
@@ -261,19 +281,32 @@ def _wide_encoding(start: bytes) -> str | None:
     return None
 
 
+class _Unpacked(io.RawIOBase):
+    """Hands out what could be unpacked so far: a file that is cut off is worth reading up to there."""
+
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read1(size)
+
+
 def _gzip(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=stream, mode="rb"))
+    return cast("BinaryIO", _Unpacked(gzip.GzipFile(fileobj=stream, mode="rb")))
 
 
 def _bz2(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", bz2.BZ2File(stream))
+    return cast("BinaryIO", _Unpacked(bz2.BZ2File(stream)))
 
 
 def _xz(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", lzma.LZMAFile(stream))
+    return cast("BinaryIO", _Unpacked(lzma.LZMAFile(stream)))
 
 
-#: What a file begins with, its name, and how it is unpacked; None where the standard library cannot, or not as a stream.
+#: What a file begins with, its name, and how it is unpacked; None where the standard library cannot.
 _PACKED: dict[bytes, tuple[str, Callable[[BinaryIO], BinaryIO] | None]] = {
     b"\x1f\x8b": ("gzip", _gzip),
     b"BZh": ("bzip2", _bz2),

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from flexdoctor.knowledge.error_codes import look_up
 from flexdoctor.knowledge.signatures import Match, Raised, log_words, match_line, recognise, signatures, unwrap
-from flexdoctor.log_facts import Incident, LoggedError, LogFacts
+from flexdoctor.log_facts import Incident, LogFacts, LoggedError
 from flexdoctor.readers.log_lines import BLOCK, DIGITS, Line, LogLines
 
 MAX_SENDERS = 512
@@ -57,7 +57,8 @@ _PREFIXES = tuple(
         r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%)",
         r"rank ?(?P<rank>\d{1,5}) ?[:|] ?",
         # ray, vLLM and other frameworks that name the process
-        r"\((?P<who>[A-Za-z_][\w. :]*?(?: ?rank=(?P<rank>\d+))?),? ?pid=\d+(?:, ip=[\w.:]+)?\)(?: \[repeated [^\]]*\])? ?",
+        r"\((?P<who>[A-Za-z_][\w. :]*?(?: ?rank=(?P<rank>\d+))?),? ?pid=\d+(?:, ip=[\w.:]+)?\)"
+        r"(?: \[repeated [^\]]*\])? ?",
         # kubectl --prefix, docker compose
         r"\[pod/(?P<who>[^\]\s]+)\] ?",
         r"(?P<who>[A-Za-z][\w.-]*[\w])(?: +\| )(?=.)",
@@ -299,22 +300,11 @@ class _Log:
                 del sender.frames[MAX_FRAMES // 3]
             self._open(number + WINDOW)
             return
-        if "Traceback (most recent call last" in text:
-            self._finish_message(sender)
-            if not sender.joined:
-                self._finish_chain(sender)
-            sender.frames = []
-            self._open(number + WINDOW)
-            return
-        if any(link in text for link in _LINKS):
-            self._finish_message(sender)
-            sender.joined = "after"
-            self._open(number + WINDOW)
+        if self._take_heading(sender, number, text):
             return
         if caused := _CAUSED_BY.match(text):
             self._finish_message(sender)
-            sender.joined = "before"
-            text = caused["rest"]
+            sender.joined, text = "before", caused["rest"]
             self._open(number + WINDOW)
         if self._take_exception(sender, number, text, body):
             return
@@ -325,6 +315,20 @@ class _Log:
             return
         self._finish_message(sender)
         self._take_line(sender, number, text, raw)
+
+    def _take_heading(self, sender: _Sender, number: int, text: str) -> bool:
+        """Read a line that tells what follows: a traceback, or one that belongs to the last; return whether it did."""
+        is_traceback = "Traceback (most recent call last" in text
+        if not is_traceback and not any(link in text for link in _LINKS):
+            return False
+        self._finish_message(sender)
+        if not is_traceback:
+            sender.joined = "after"
+        elif not sender.joined:
+            self._finish_chain(sender)
+        sender.frames = []
+        self._open(number + WINDOW)
+        return True
 
     def _take_exception(self, sender: _Sender, number: int, text: str, body: _Body) -> bool:
         """Read a line that names an exception; return whether it did."""
@@ -367,7 +371,7 @@ class _Log:
         self._open(min(number + 8, (sender.pending.line or 0) + 2 * WINDOW))
 
     def _finish_message(self, sender: _Sender) -> None:
-        """The exception that was being read is whole."""
+        """Take the exception that was being read for whole."""
         if sender.pending is None:
             return
         done, sender.pending = sender.pending, None
@@ -380,7 +384,7 @@ class _Log:
             del sender.chain[MAX_CHAIN // 2]
 
     def _finish_chain(self, sender: _Sender) -> None:
-        """The exceptions that belong together are whole: count them as one."""
+        """Take the exceptions that belong together for whole, and count them as one."""
         chain, sender.chain = sender.chain, []
         if chain:
             self._count_chain(chain, sender.rank)

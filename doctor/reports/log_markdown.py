@@ -13,7 +13,15 @@ def render(report: LogReport, explainers: Explainers, page: Page) -> str:
     lines = [f"### {_escaped(headline(report, language))}", "", _escaped(about(report.facts, language))]
     for finding in report.findings:
         root = finding.incident.root
-        lines += ["", f"**{_escaped(place(finding.incident, language))}**", "", "```text", quote(root.headline), "```", ""]
+        lines += [
+            "",
+            f"**{_escaped(place(finding.incident, language))}**",
+            "",
+            "```text",
+            quote(root.headline).replace("```", "'''"),
+            "```",
+            "",
+        ]
         for row in rows(finding, report, explainers, language):
             text = f"`{row.text}`" if row.copy else _escaped(row.text)
             lines.append(f"- {row.label}: {text}" if row.label else f"  - {text}")

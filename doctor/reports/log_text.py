@@ -11,7 +11,7 @@ from flexdoctor.reports.rendering import Page
 from flexdoctor.reports.wrapping import cells, wrap
 from flexdoctor.text import Text
 
-_COLUMN = 11
+_COLUMN = 13
 #: Kinds of unknown errors that are shown.
 _UNKNOWN = 5
 
@@ -36,7 +36,7 @@ def render(report: LogReport, explainers: Explainers, page: Page) -> str:
             lines.append("")
         lines += _finding(finding, report, explainers, page)
     if left_out:
-        more = Text("and {n} further kinds of unknown errors", "另有 {n} 种未知错误").format(n=left_out).to(language)
+        more = Text("and {n} further unknown errors", "另有 {n} 个未知错误").format(n=left_out).to(language)
         lines += [*([""] if page.terminal else []), more]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

@@ -64,20 +64,28 @@ def headline(report: LogReport, language: Language) -> str:
     facts, first = report.facts, report.first
     if first is None:
         if facts.suspect is not None:
-            return Text(
-                "no exception in it; the line that looks most like the cause is {line}: {text}",
-                "日志中没有异常；最像原因的是第 {line} 行：{text}",
-            ).format(line=facts.suspect.line, text=quote(facts.suspect.message)).to(language)
+            return (
+                Text(
+                    "no exception in it; the line that looks most like the cause is {line}: {text}",
+                    "日志中没有异常；最像原因的是第 {line} 行：{text}",
+                )
+                .format(line=facts.suspect.line, text=quote(facts.suspect.message))
+                .to(language)
+            )
         if facts.cut_off:
             return Text("it could not be read: {why}", "无法读取：{why}").format(why=quote(facts.cut_off)).to(language)
         if not facts.size:
             return Text("the log is empty", "日志为空").to(language)
         return Text("no error in it that could be read", "其中没有可识别的错误").to(language)
     if first.kind == "unknown":
-        return Text(
-            "not known to flexdoctor; the line that looks most like the cause is {line}: {text}",
-            "flexdoctor 不认识此错误；最像原因的是第 {line} 行：{text}",
-        ).format(line=first.incident.root.line, text=quote(first.incident.root.headline)).to(language)
+        return (
+            Text(
+                "not known to flexdoctor; the line that looks most like the cause is {line}: {text}",
+                "flexdoctor 不认识此错误；最像原因的是第 {line} 行：{text}",
+            )
+            .format(line=first.incident.root.line, text=quote(first.incident.root.headline))
+            .to(language)
+        )
     if first.kind == "code":
         return f"{_runtime(first)}"
     return first.meaning.to(language) + (f"   {_or(first.codes, language)}" if first.codes else "")
@@ -112,42 +120,52 @@ def about(facts: LogFacts, language: Language) -> str:
 
 def rows(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[Row]:
     """Yield what is to be said of a finding, the most important first."""
+    for name, text, copy in _said(finding, report, explainers, language):
+        yield Row(_LABELS[name].to(language) if name else "", text, copy)
 
-    def label(name: str) -> str:
-        return _LABELS[name].to(language)
 
+#: A label by its name, empty where the one above goes on; what is said; whether a person will copy it.
+_Said = tuple[str, str, bool]
+
+
+def _said(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[_Said]:
+    yield from _judgement(finding, report, explainers, language)
+    for row in finding.runtime:
+        causes = f" ({row.causes})" if row.causes else ""
+        yield "runtime", f"{row.code} {row.name}: {row.meaning}{causes}", False
+    if finding.follows is not None:
+        text = Text(
+            "most likely from the error of line {line}: mend that one first", "很可能源于第 {line} 行的错误：请先解决它"
+        )
+        yield "follows", text.format(line=finding.follows).to(language), False
     incident = finding.incident
+    yield "where", _where(incident, language), False
+    if incident.root.frames:
+        yield "frame", quote(incident.root.frames[-1]), True
+    if incident.raised_as:
+        yield "became", " > ".join(quote(name) for name in incident.raised_as[:6]), True
+    for other in finding.also:
+        text = Text("line {line}: {text}", "第 {line} 行：{text}")
+        yield "also", text.format(line=other.root.line, text=quote(other.root.headline)).to(language), False
+    for name, command in commands(finding, explainers):
+        yield name, command, True
+
+
+def _judgement(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[_Said]:
+    colon = "：" if language == "zh" else ": "
     if finding.kind != "chain":
-        because = f": {finding.because.to('en')}" if language == "en" else f"：{finding.because.to('zh')}"
-        yield Row(label("kind"), _KIND[finding.kind].to(language) + (because if finding.because.en else ""))
-    if finding.meaning.en:
-        if finding.kind in ("unknown", "code"):
-            yield Row(label("became"), finding.meaning.to(language))
-        elif finding is not report.first:  # whose meaning is the headline
-            yield Row(label("means"), finding.meaning.to(language))
+        because = colon + finding.because.to(language) if finding.because.en else ""
+        yield "kind", _KIND[finding.kind].to(language) + because, False
+    if finding.meaning.en and finding.kind in ("unknown", "code"):
+        yield "became", finding.meaning.to(language), False
+    elif finding.meaning.en and finding is not report.first:  # whose meaning is the headline
+        yield "means", finding.meaning.to(language), False
     for number, code in enumerate(finding.codes):
         entry = explainers.entries.get(code)
         title = f"{title_of(entry.fault, language)} ({entry.link})" if entry else ""
-        yield Row("" if number else label("code"), f"{code} {title}".strip())
+        yield "" if number else "code", f"{code} {title}".strip(), False
     if finding.confidence:
-        colon = "：" if language == "zh" else ": "
-        sure = f"{_CONFIDENCE[finding.confidence].to(language)}{colon}{finding.because.to(language)}"
-        yield Row(label("sure"), sure)
-    for row in finding.runtime:
-        yield Row(label("runtime"), f"{row.code} {row.name}: {row.meaning}" + (f" ({row.causes})" if row.causes else ""))
-    if finding.follows is not None:
-        text = Text("from the error of line {line}: mend that one first", "源于第 {line} 行的错误：请先解决它")
-        yield Row(label("follows"), text.format(line=finding.follows).to(language))
-    yield Row(label("where"), _where(incident, language))
-    if incident.root.frames:
-        yield Row(label("frame"), quote(incident.root.frames[-1]), copy=True)
-    if incident.raised_as:
-        yield Row(label("became"), " → ".join(quote(name) for name in incident.raised_as[:6]), copy=True)
-    for other in finding.also:
-        text = Text("line {line}: {text}", "第 {line} 行：{text}")
-        yield Row(label("also"), text.format(line=other.root.line, text=quote(other.root.headline)).to(language))
-    for name, command in commands(finding, explainers):
-        yield Row(label(name), command, copy=True)
+        yield "sure", f"{_CONFIDENCE[finding.confidence].to(language)}{colon}{finding.because.to(language)}", False
 
 
 def commands(finding: LogFinding, explainers: Explainers) -> Iterator[tuple[str, str]]:

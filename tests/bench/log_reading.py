@@ -25,6 +25,8 @@ from pathlib import Path
 from flexdoctor.knowledge.signatures import signatures
 
 BUDGET = 3.0
+#: So much is made up; the rest repeats it.
+PART = 50_000_000
 CHILD = """
 import resource, sys
 from flexdoctor.readers.logs import read_log
@@ -87,7 +89,7 @@ def grep_patterns() -> list[str]:
         for old, new in ((r"\w", "[A-Za-z0-9_]"), (r"\d", "[0-9]"), (r"\S", "[^ ]"), ("(?:", "("), (r"\.[[", "[.[")):
             text = text.replace(old, new)
         patterns.append(re.sub(r"\[\[A-Za-z0-9_\]\.\]", "[A-Za-z0-9_.]", text))
-    return patterns
+    return [pattern for pattern in patterns if pattern]
 
 
 def grep(log: Path, patterns: Path) -> tuple[float, int]:
@@ -119,18 +121,24 @@ def main() -> int:
         patterns.write_text("\n".join(grep_patterns()) + "\n", encoding="utf-8")
         empty.touch()
         _, base, _ = read(empty)
-        size = given.megabytes * 1_000_000
-        for name, lines in (("training job", ordinary(size)), ("nothing but errors", errors(size // 20))):
+        part = min(given.megabytes * 1_000_000, PART)
+        for name, size, lines in (
+            ("training job", given.megabytes * 1_000_000, ordinary(part)),
+            ("nothing but errors", given.megabytes * 50_000, errors(min(part, given.megabytes * 50_000))),
+        ):
             log = Path(folder, "log")
             start = time.perf_counter()
-            with log.open("w", encoding="utf-8", newline="") as stream:
-                stream.writelines(lines)
+            text = "".join(lines).encode()
+            with log.open("wb") as stream:
+                for _ in range(-(-size // len(text))):
+                    stream.write(text)
             print(f"{name}: {log.stat().st_size / 1e6:.0f} MB, written in {time.perf_counter() - start:.0f} s")
             least_grep, hits = min(grep(log, patterns) for _ in range(3))
             least, memory, found = min(read(log) for _ in range(3))
             ratio = least / least_grep
             worst = max(worst, ratio if name == "training job" else 0)
-            print(f"  grep -E {least_grep:.2f} s ({hits} lines), flexdoctor {least:.2f} s ({found} errors): {ratio:.1f} times")
+            print(f"  grep -E {least_grep:.2f} s ({hits} lines), flexdoctor {least:.2f} s ({found} errors)")
+            print(f"  {ratio:.1f} times grep")
             print(f"  memory {memory:.0f} MiB, {memory - base:.0f} more than for an empty log")
     return 0 if worst <= BUDGET else 1
 
