@@ -33,7 +33,10 @@ from flexdoctor.readers.logs import read_log
 with open(sys.argv[1], "rb") as stream:
     facts = read_log(stream)
 usage = resource.getrusage(resource.RUSAGE_SELF)
-print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, sum(item.count for item in facts.incidents))
+# The kernel's peak of this program alone; that of getrusage counts the parent up to the start of this one.
+with open("/proc/self/status") as status:
+    peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+print(usage.ru_utime + usage.ru_stime, peak / 1024, sum(item.count for item in facts.incidents))
 """
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -217,7 +217,8 @@ def test_several_faults_are_told_apart_in_order_of_time_and_what_follows_names_i
         "".join(f"[rank0]: {line}\n" for line in TRACEBACK.splitlines())
         + "[rank1]: Traceback (most recent call last):\n"
         + '[rank1]:   File "/work/train.py", line 9, in reduce\n'
-        + "[rank1]: RuntimeError: HcclAllReduce\n[rank1]: EI0002: The wait execution of the Notify register times out.\n"
+        + "[rank1]: RuntimeError: HcclAllReduce\n"
+        + "[rank1]: EI0002: The wait execution of the Notify register times out.\n"
         + "E1130 11:50:10.000 99 torch/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 4711) of binary: python\n"
         + "[rank2]: ModuleNotFoundError: No module named 'pybind11'\n"
     )
