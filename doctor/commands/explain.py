@@ -11,6 +11,7 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError, write
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.pages import Entry, Explained
@@ -113,7 +114,7 @@ def gather(chosen: Sequence[Entry]) -> list[Explained]:
             for entry in chosen
         ]
     except PageError as error:
-        raise StopError(str(error), 3) from error
+        raise StopError(Text(str(error), str(error)), 3) from error
 
 
 def _chosen(what: Sequence[str], known: Sequence[Entry]) -> list[Entry]:
@@ -129,8 +130,13 @@ def _chosen(what: Sequence[str], known: Sequence[Entry]) -> list[Entry]:
             names = [*(entry.code for entry in known), *links]
             near = difflib.get_close_matches(code, names, n=1, cutoff=0.5)
             near = near or difflib.get_close_matches(link, names, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "`flexdoctor explain` lists them all"
-            raise StopError(f"there is no code and no link {word}; {hint}", 2)
+            hint = (
+                Text("did you mean {near}?", "是否想输入 {near}？").format(near=near[0])
+                if near
+                else Text("`flexdoctor explain` lists them all", "全部代码见 `flexdoctor explain`")
+            )
+            message = Text("there is no code and no link {word};", "没有名为 {word} 的代码或环节；").format(word=word)
+            raise StopError(message + hint, 2)
         chosen |= {entry.code: entry for entry in found}
     return list(chosen.values())
 

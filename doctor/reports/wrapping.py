@@ -36,7 +36,7 @@ def _pieces(text: str) -> Iterator[str]:
         if piece and _may_break(piece[-1], token):
             yield piece
             piece = ""
-        piece += " " if token.isspace() else token
+        piece += " " if "\n" in token else token
     yield piece
 
 
