@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,7 @@ DRIVER = str(LOGS / "3279-no-driver.log")
 
 def explain(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "flexdoctor", "explain", "--error", *arguments]
-    return subprocess.run(command, input=text, capture_output=True, check=False)
+    return subprocess.run(command, input=text, capture_output=True, check=False, env={**os.environ, "LANG": "C.UTF-8"})
 
 
 def test_a_pipe_gets_the_answer_first_and_a_line_for_each_thing() -> None:
@@ -97,7 +98,7 @@ def test_what_a_log_says_does_nothing_to_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "says"),
     [
-        (["/nowhere/x.log"], 3, "cannot read /nowhere/x.log: No such file or directory; give a file, or - for stdin"),
+        (["/nowhere/x.log"], 3, "cannot read /nowhere/x.log: No such file or directory; give a file"),
         (["."], 3, "cannot read .: Is a directory"),
         ([DRIVER, "FD213"], 2, "--error stands without a code, found FD213"),
         ([], 2, "--error"),

@@ -51,12 +51,13 @@ def explain(
     page = _page(format_, output, lang, color)
     if error is not None:
         if what:
-            raise StopError(f"--error stands without a code, found {what[0]}", 2)
+            text = Text("--error stands without a code, found {word}", "--error 不能与代码同用，却给出了 {word}")
+            raise StopError(text.format(word=what[0]), 2)
         from flexdoctor.commands.explain_error import explain_error  # noqa: PLC0415
 
-        text, code = explain_error(error, format_, page)
-        write(text, output)
-        raise typer.Exit(code)
+        explained, exit_code = explain_error(error, format_, page)
+        write(explained, output)
+        raise typer.Exit(exit_code)
     write(explain_codes(what, format_, page) if what else list_codes(format_, page), output)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from flexdoctor.commands.running import StopError
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.commands import options
@@ -27,10 +28,10 @@ def explain_error(file: Path, format_: options.ExplainFormat, page: Page) -> tup
     from flexdoctor.reports import log_json, log_markdown, log_text  # noqa: PLC0415
     from flexdoctor.reports.log_words import Explainers  # noqa: PLC0415
 
-    with _opened(file) as stream:
+    with _opened(file, page) as stream:
         facts = read_log(stream, str(file))
     if facts.cut_off and not facts.size:
-        raise StopError(f"--error: cannot read {file}: {facts.cut_off}", 3)
+        raise _unreadable(file, facts.cut_off)
     report = judge(facts)
     explainers = Explainers(
         {entry.code: entry for entry in entries(CHAIN)}, frozenset(code for fix in FIXES for code in fix.opens)
@@ -40,19 +41,27 @@ def explain_error(file: Path, format_: options.ExplainFormat, page: Page) -> tup
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[BinaryIO]:
+def _opened(file: Path, page: Page) -> Iterator[BinaryIO]:
     """Open a log, or stdin for `-`; what cannot be opened ends the run with one line."""
     if str(file) == "-":
         if sys.stdin is None or sys.stdin.closed:
-            raise StopError("--error: stdin is closed", 3)
+            raise StopError(Text("--error -: stdin is closed", "--error -：标准输入已关闭"), 3)
         if sys.stdin.isatty():
-            typer.echo("flexdoctor: paste the traceback or log, then Ctrl-D", err=True)
+            hint = Text("paste the traceback or the log, then Ctrl-D", "请粘贴回溯或日志，然后按 Ctrl-D")
+            typer.echo(f"flexdoctor: {hint.to(page.language)}", err=True)
         yield sys.stdin.buffer
         return
     try:
         stream = file.open("rb")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StopError(f"--error: cannot read {file}: {reason}; give a file, or - for stdin", 3) from error
+        raise _unreadable(file, str(getattr(error, "strerror", None) or error)) from error
     with stream:
         yield stream
+
+
+def _unreadable(file: Path, reason: str) -> StopError:
+    text = Text(
+        "--error: cannot read {file}: {reason}; give a file with the traceback or the log, or - for stdin",
+        "--error：无法读取 {file}：{reason}；请给出含有回溯或日志的文件，或用 - 表示标准输入",
+    )
+    return StopError(text.format(file=file, reason=reason), 3)

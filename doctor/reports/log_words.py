@@ -106,7 +106,8 @@ def summary(report: LogReport, language: Language) -> str:
 def about(facts: LogFacts, language: Language) -> str:
     """Return what was read."""
     name = facts.source if facts.source != "-" else "stdin"
-    parts = [Text("{n} lines", "{n} 行").format(n=f"{facts.lines:,}").to(language)]
+    count = Text("{n} line" if facts.lines == 1 else "{n} lines", "{n} 行")
+    parts = [count.format(n=f"{facts.lines:,}").to(language)]
     if facts.packed:
         parts.append(facts.packed)
     if facts.cut_off and facts.size:
