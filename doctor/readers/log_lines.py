@@ -61,6 +61,7 @@ class LogLines:
         #: Lines without their digits that are not handed out any more, and who is told how many and which was the last.
         self.often: set[bytes] = set()
         self.on_often: Callable[[bytes, int, int], None] | None = None
+        self._flooded = False
 
     def __iter__(self) -> Iterator[Line]:
         carry, skipping, last = b"", False, b"\n"
@@ -85,6 +86,9 @@ class LogLines:
 
     def _search(self, text: bytes) -> Iterator[Line]:
         """Yield the lines of `text` that hold a word or were asked for."""
+        if self._flooded and self.often and b"\r" not in text:
+            yield from self._search_flood(text)
+            return
         hits = self._hits(text)
         if not hits and self.wanted_until <= self.lines:
             self.lines += text.count(b"\n")
@@ -95,9 +99,7 @@ class LogLines:
             whole = text.replace(b"\r\n", b"\n")
             text = whole.replace(b"\r", b"\n")
             hits = self._hits(text)
-        if len(hits) > _FLOOD and whole is text and self.often:
-            yield from self._search_flood(text)
-            return
+        self._flooded = len(hits) > _FLOOD
         yield from self._walk(text, whole, [*hits, len(text)])
 
     def _walk(self, text: bytes, whole: bytes, hits: list[int]) -> Iterator[Line]:
@@ -136,6 +138,7 @@ class LogLines:
         keys = text.translate(None, DIGITS).split(b"\n")[: len(lines)]
         often = set(self.often)
         left = [place for place, key in enumerate(keys) if key not in often]
+        self._flooded = len(lines) - len(left) > _FLOOD
         if len(left) < len(lines) and self.on_often:
             counts, last = Counter(keys), dict(zip(keys, range(first, first + len(keys)), strict=True))
             for key in often & counts.keys():

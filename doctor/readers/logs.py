@@ -69,7 +69,7 @@ _PREFIXES = tuple(
         rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ [\w.-]+(?:\[\d+\])?: ",
         # levels and loggers
         rf"\[?(?P<level>{_LEVEL})\]?:?(?: ?[|\-] | +)",
-        r"\[[\w./-]+(?::\d+|:\w+)+\]:? ?",
+        r"\[[\w./-]+(?::\w+)+\]:? ?",
         r"[a-z_][\w.]*(?::[\w<>]+)?(?::\d+)(?: ?[-|] |: )(?=\S)",
         r"(?:root|__main__|[a-z_]\w*(?:\.[a-z_]\w*)+) ?[-|:] (?=\S)",
         # pytest, a quotation
@@ -116,7 +116,7 @@ def _take_off(line: str) -> _Body:
 
 # --- what a line is --------------------------------------------------------------------------------------------------
 
-_FRAME = re.compile(r'^\s*[│|]?\s*File "(?P<path>[^"]+)", line \d+(?:, in (?P<function>\S.*))?$')
+_FRAME = re.compile(r'^[\s│|]*File "(?P<path>[^"]+)", line \d+(?:, in (?P<function>\S.*))?$')
 _RICH_FRAME = re.compile(r"^\s*[│|]\s+(?P<path>[^\s:]+\.py):\d+ in (?P<function>[\w<>]+)")
 _TYPE = r"[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit)|Exception"
 _RAISED = re.compile(rf"^(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-Z]\w*Warning)(?:\(\w+\))?(?:: ?(?P<message>.*))?$")

@@ -370,6 +370,31 @@ def test_kinds_of_unknown_errors_are_bounded() -> None:
     assert facts.incidents[-1].signature == "no driver"
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        " ",
+        "a.",
+        "[a:1",
+        ":1",
+        "│ ",
+        "a ",
+        "A",
+        "(a ",
+        "1: ",
+        "[rank0]: ",
+        "torch==",
+        'File "',
+        "\x1b[",
+        '{"log": "',
+        "Aa",
+    ],
+)
+def test_a_line_that_repeats_itself_is_read_in_time(start: str) -> None:
+    text = f"{start * 30_000}Error\n{start * 30_000} Error: x\n{DRIVER}\n"
+    assert names(read(text))[-1:] == ["no driver"]
+
+
 def test_a_line_without_end_is_read_in_part() -> None:
     size = 3 * 1024 * 1024
     facts = read(DRIVER + " " + "x" * size + "\n" + LIBRARY + "\n")
