@@ -40,6 +40,8 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 #: A code of the runtime: its digits tell one error from another.
 _CODE = r"(?:code|errno|result|[Ee]rr)[^\d\n]{0,8}[1256]\d{5}(?!\d)|\bE[A-Z\d]\d{4}\b|ERR\d{5}"
 _CODE_LIKE = re.compile(_CODE.encode())
+#: What is between two errors, and keeps them apart.
+_HEADING = re.compile(rb"Traceback \(most recent|above exception")
 #: Longer lines are not compared with others.
 _MAX_SORTED = 1000
 
@@ -140,7 +142,7 @@ _SUSPECTS = tuple(
         r"Segmentation fault|Fatal Python error|core dumped|terminate called",
         r"\bfatal error\b|undefined reference|collect2: error",
         r"\bFATAL\b|\bCRITICAL\b|\bPANIC\b",
-        r"\bERROR\b|\berror: |error code|\(exitcode: -?[1-9]",
+        r"(?<![\w=])(?<!level )(?<!level: )ERROR(?=[\]:\s|-])|\berror: |error code|\(exitcode: -?[1-9]",
     )
 )
 
@@ -150,10 +152,11 @@ class _Sender:
     """What one sender has said that is not finished."""
 
     frames: list[str] = field(default_factory=list)
+    #: The frames are those of a traceback, which ends in an exception.
+    in_traceback: bool = False
     #: The exception whose message is being read.
     pending: Raised | None = None
     following: int = 0
-    own_level: bool = False
     #: Exceptions that belong together, the cause first.
     chain: list[Raised] = field(default_factory=list)
     joined: str = ""
@@ -264,7 +267,7 @@ class _Log:
                 self._forget()
             sort = self._sorts[key] = _Sort()
         sort.seen += 1
-        if sort.seen >= OFTEN and not _CODE_LIKE.search(line.text):
+        if sort.seen >= OFTEN and not _CODE_LIKE.search(line.text) and not _HEADING.search(line.text):
             self.often.add(key)
         self._recent[line.number] = sort
         if len(self._recent) > MAX_SORTS:
@@ -326,14 +329,19 @@ class _Log:
             sender.joined = "after"
         elif not sender.joined:
             self._finish_chain(sender)
-        sender.frames = []
+        sender.frames, sender.in_traceback = [], is_traceback
         self._open(number + WINDOW)
         return True
 
     def _take_exception(self, sender: _Sender, number: int, text: str, body: _Body) -> bool:
         """Read a line that names an exception; return whether it did."""
         match = _RAISED.match(text)
-        if match is None and sender.frames and not body.text.startswith((" ", "\t", "│", "╰", "~", "^")):
+        if (
+            match is None
+            and sender.in_traceback
+            and sender.frames
+            and not body.text.startswith((" ", "\t", "│", "╰", "~", "^"))
+        ):
             match = _ANY_TYPE.match(text)
         if match is None and (thrown := _WHAT.match(text)):
             self._begin(sender, Raised(thrown["type"], "", (), number), MAX_MESSAGE_LINES - 2)
@@ -358,7 +366,7 @@ class _Log:
         self._finish_message(sender)
         if not sender.joined:
             self._finish_chain(sender)
-        sender.frames = []
+        sender.frames, sender.in_traceback = [], False
         sender.pending, sender.following = raised, MAX_MESSAGE_LINES - room
         self._open((raised.line or 0) + WINDOW)
 
@@ -504,9 +512,12 @@ class _Log:
 def _parts(raw: bytes) -> Iterable[str]:
     """Return the text of a line; of a record in JSON each of the lines that it carries."""
     text = _decode(raw)
+    is_record = text.startswith("{") and "\\n" in text
+    if is_record:
+        text = text.replace("\\u001b", "\x1b")
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    if text.startswith("{") and "\\n" in text:
+    if is_record:
         return [part.replace('\\"', '"') for part in _json_text(text).split("\\n")]
     return (text,)
 
