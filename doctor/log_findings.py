@@ -23,7 +23,10 @@ _SEVERAL = Text("several faults end in this error", "多种故障都会报出此
 _NO_FRAMES = Text("by the message alone: the log has no traceback of it", "仅凭报错信息：日志中没有对应的回溯")
 _NOT_ASCEND = Text("nothing else in the log speaks of an NPU", "日志中没有其他与 NPU 有关的内容")
 _NO_CAUSE = Text("the log does not tell the cause of it", "日志没有给出其根本原因")
-_IS_GPU = Text("the log is of a GPU, so it is none of the chain", "此日志来自 GPU 环境，因此不属于本链路")
+_IS_GPU = Text(
+    "Ascend knows this error too, but the log is of a GPU: it is none of the chain",
+    "昇腾上也会出现此错误，但该日志来自 GPU 环境，不属于本链路",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class LogFinding:
     #: Others that say the same.
     also: tuple[Incident, ...] = ()
     runtime: tuple[ErrorCode, ...] = ()
+    #: The line of the message that tells, when it is not the first.
+    telling: str = ""
     #: Where the knowledge has it from.
     source: str = ""
 
@@ -95,13 +100,29 @@ def _finding(incident: Incident, facts: LogFacts, table: dict[str, Signature]) -
             meaning=wrapper.meaning if wrapper else NOTHING,
             runtime=runtime,
         )
-    judged = LogFinding(incident, "chain", row.meaning, row.codes, runtime=runtime, source=f"{row.source}, {row.date}")
+    judged = LogFinding(
+        incident,
+        "chain",
+        row.meaning,
+        row.codes,
+        runtime=runtime,
+        telling=_telling(row, incident.root.message),
+        source=f"{row.source}, {row.date}",
+    )
     if not row.codes:
         return dataclasses.replace(judged, kind="beside")
     if row.general and facts.mentions_nvidia and not facts.mentions_ascend:
-        return dataclasses.replace(judged, kind="beside", codes=(), because=_IS_GPU)
+        return dataclasses.replace(judged, kind="beside", codes=(), meaning=_IS_GPU)
     confidence, because = _confidence(row, incident, facts)
     return dataclasses.replace(judged, confidence=confidence, because=because)
+
+
+def _telling(row: Signature, message: str) -> str:
+    """Return the line of a message by which the row knows it, empty when that is the first."""
+    match = row.message.search(message)
+    if match is None or "\n" not in message[: match.start()]:
+        return ""
+    return message[message.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0].strip()
 
 
 def _confidence(row: Signature, incident: Incident, facts: LogFacts) -> tuple[Confidence, Text]:

@@ -44,6 +44,7 @@ def _finding(finding: LogFinding, explainers: Explainers, language: Language) ->
         "meaning": finding.meaning.to(language) or None,
         "follows_line": finding.follows,
         "error": incident.pop("root"),
+        "telling_line": finding.telling or None,
         **incident,
         "runtime_codes": [
             {"code": row.code, "name": row.name, "meaning": row.meaning, "causes": row.causes, "source": row.source}

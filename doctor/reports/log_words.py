@@ -20,6 +20,7 @@ _KIND = {
 _CONFIDENCE = {"high": Text("high", "高"), "medium": Text("medium", "中"), "low": Text("low", "低")}
 _LABELS = {
     "kind": Text("what", "归类"),
+    "says": Text("says", "信息"),
     "means": Text("means", "含义"),
     "code": Text("code", "代码"),
     "sure": Text("sure", "把握"),
@@ -116,7 +117,7 @@ def about(facts: LogFacts, language: Language) -> str:
         parts.append(
             Text("{n} lines read only in part", "{n} 行过长，仅读取开头").format(n=facts.long_lines).to(language)
         )
-    return f"{quote(name)} ({', '.join(parts)})"
+    return f"{quote(name)}（{'，'.join(parts)}）" if language == "zh" else f"{quote(name)} ({', '.join(parts)})"
 
 
 def rows(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[Row]:
@@ -154,6 +155,8 @@ def _said(finding: LogFinding, report: LogReport, explainers: Explainers, langua
 
 def _judgement(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[_Said]:
     colon = "：" if language == "zh" else ": "
+    if finding.telling:
+        yield "says", quote(finding.telling), True
     if finding.kind != "chain":
         because = colon + finding.because.to(language) if finding.because.en else ""
         yield "kind", _KIND[finding.kind].to(language) + because, False

@@ -254,6 +254,14 @@ def test_an_error_that_others_raise_too_is_not_claimed_in_the_log_of_a_gpu() -> 
     assert (both.kind, both.confidence) == ("chain", "medium")
 
 
+def test_the_line_of_a_long_message_that_tells_is_named() -> None:
+    with (LOGS / "8186-target-310p.log").open("rb") as stream:
+        (finding,) = judge(read_log(stream)).findings
+    assert finding.incident.root.headline == "MLIRCompilationError"
+    assert finding.telling == "bishengir-compile: for the --target option: Cannot find option named 'Ascend310P3'!"
+    assert judge(read(DRIVER)).findings[0].telling == ""
+
+
 def test_how_sure_it_is() -> None:
     frame = '  File "/env/torch/utils/_triton.py", line 3, in f\n'
     message = "ModuleNotFoundError: No module named 'pybind11'\n"
