@@ -40,7 +40,7 @@ print(usage.ru_utime + usage.ru_stime, peak / 1024, sum(item.count for item in f
 """
 TRACEBACK = """\
 Traceback (most recent call last):
-  File "/work/job/train.py", line 41, in main
+  File "/srv/job/train.py", line 41, in main
     loss = model(batch)
   File "/opt/venv/lib/python3.11/site-packages/triton/runtime/driver.py", line 9, in _create_driver
     raise RuntimeError(

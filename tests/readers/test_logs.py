@@ -34,7 +34,7 @@ CASES: list[dict[str, Any]] = tomllib.loads((LOGS / "cases.toml").read_text(enco
 DRIVER = "RuntimeError: 0 active drivers ([]). There should only be one."
 TRACEBACK = f"""\
 Traceback (most recent call last):
-  File "/work/train.py", line 4, in <module>
+  File "/srv/train.py", line 4, in <module>
     flex(q)
   File "/env/lib/python3.11/site-packages/triton/runtime/driver.py", line 9, in _create_driver
     raise RuntimeError(f"{{len(actives)}} active drivers ({{actives}}). There should only be one.")
@@ -227,7 +227,7 @@ def test_several_faults_are_told_apart_in_order_of_time_and_what_follows_names_i
     text = (
         "".join(f"[rank0]: {line}\n" for line in TRACEBACK.splitlines())
         + "[rank1]: Traceback (most recent call last):\n"
-        + '[rank1]:   File "/work/train.py", line 9, in reduce\n'
+        + '[rank1]:   File "/srv/train.py", line 9, in reduce\n'
         + "[rank1]: RuntimeError: HcclAllReduce\n"
         + "[rank1]: EI0002: The wait execution of the Notify register times out.\n"
         + "E1130 11:50:10.000 99 torch/api.py:874] failed (exitcode: 1) local_rank: 0 (pid: 4711) of binary: python\n"
