@@ -31,6 +31,14 @@ def explain(
             autocompletion=completion.codes_and_links,
         ),
     ] = None,
+    error: Annotated[
+        Path | None,
+        typer.Option(
+            "--error",
+            metavar="FILE",
+            help="A traceback or a whole log, - for stdin, .gz too: which link, how sure, what next.",
+        ),
+    ] = None,
     format_: Annotated[
         options.ExplainFormat, typer.Option("--format", "-f", metavar="FORMAT", help="text, json or markdown.")
     ] = options.ExplainFormat.text,
@@ -44,9 +52,19 @@ def explain(
 
     Without a code, list them all; as Markdown, a reference of all.
 
-    Exit codes: 0 explained, 2 there is no such code.
+    Exit codes: 0 explained, 2 there is no such code. With --error: 0 no error in it, 1 an error that is known, 3 an
+    error that is not known or a file that cannot be read.
     """
     page = _page(format_, output, lang, color)
+    if error is not None:
+        if what:
+            text = Text("--error stands without a code, found {word}", "--error 不能与代码同用，却给出了 {word}")
+            raise StopError(text.format(word=what[0]), 2)
+        from flexdoctor.commands.explain_error import explain_error  # noqa: PLC0415
+
+        explained, exit_code = explain_error(error, format_, page)
+        write(explained, output)
+        raise typer.Exit(exit_code)
     if not what:
         write(list_codes(format_, page), output)
         return

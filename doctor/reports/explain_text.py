@@ -96,7 +96,9 @@ def _rows(item: Explained, language: Language) -> Iterator[_Row]:
                 yield _Row(command, copy=True, indent="  ")
         if topic == "why":
             for number, error in enumerate(seen(item, language)):
-                yield _Row(error, "" if number else SEE.to(language), copy=True)
+                # Word for word where the page has them; what they say is prose.
+                word_for_word = item.page is not None and bool(item.page.errors)
+                yield _Row(error, "" if number else SEE.to(language), copy=word_for_word)
     for number, source in enumerate(item.page.sources if item.page else ()):
         yield _Row(source, "" if number else SOURCE.to(language), hang="  ")
 
