@@ -11,6 +11,7 @@ import typer
 
 from flexdoctor import __version__
 from flexdoctor.commands.check import check
+from flexdoctor.commands.compare import compare
 from flexdoctor.commands.fix import fix
 from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
@@ -47,6 +48,7 @@ app.command()(check)
 app.command()(fix)
 app.command()(undo)
 app.command()(snapshot)
+app.command()(compare)
 app.command("list")(list_)
 
 

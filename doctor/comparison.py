@@ -23,7 +23,7 @@ FailOn = Literal["error", "drift", "warning", "any"]
 JobVerdict = Literal["alike", "drift", "faulty", "unknown"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """One judged node. `name` is the host, with the node's number or rank where the host alone is not unique."""
 
@@ -120,3 +120,21 @@ class Comparison:
     def node_count(self) -> int:
         """How many nodes were judged."""
         return sum(len(group.nodes) for group in self.groups)
+
+
+def exit_code(comparison: Comparison, *, fail_on: FailOn = "drift", strict: bool = False) -> int:
+    """Return the exit code, the same for every format: 0 as wished, 1 not so, 3 nothing or not all could be judged."""
+    if comparison.verdict == "faulty":
+        return 1
+    if not comparison.groups:
+        return 3
+    groups = comparison.groups
+    counted = [item for group in groups for item in group.differences if item.standing != "other"]
+    if fail_on != "error" and counted:
+        return 1
+    if fail_on in ("warning", "any") and any(group.has_warnings for group in groups):
+        return 1
+    if fail_on == "any" and len(groups) > 1:
+        return 1
+    unsure = any(item.status in ("unknown", "crashed") for group in groups for item in group.findings)
+    return 3 if strict and (comparison.unusable or unsure) else 0

@@ -25,9 +25,9 @@ _PLACES = ("ASCEND_", "ATB_HOME_PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CC", "T
 #: The first row that fits holds.
 _KEYS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("python headers", ("interpreter",), False),
-    ("python", ("interpreter", "packages"), True),
-    ("architecture", ("interpreter", "packages"), True),
-    ("glibc", ("interpreter", "packages"), True),
+    ("python", ("interpreter",), True),
+    ("architecture", ("interpreter",), True),
+    ("glibc", ("interpreter",), True),
     ("libstdc++", ("interpreter", "cann"), False),
     ("c compiler", ("interpreter",), False),
     ("files missing of", ("packages", "triton_install"), True),

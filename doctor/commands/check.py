@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import collecting, options
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
 
@@ -37,6 +37,8 @@ def check(
         Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
     ] = Format.text,
     output: options.OutputOption = None,
+    collect: options.CollectOption = None,
+    collect_ranks: options.CollectRanksOption = False,
     require: Annotated[
         options.Capability | None,
         typer.Option(
@@ -107,7 +109,8 @@ def check(
         raise StopError(f"{stray} goes with --live", 2)
     if live and any((site_packages, requirements, wheels, snapshot, example)):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
-    facts = read(
+    collection = collecting.begin(collect, every_rank=collect_ranks)
+    reading: dict[str, Any] = dict(
         python=python,
         site_packages=site_packages,
         requirements=requirements,
@@ -124,17 +127,25 @@ def check(
         kernels=tuple(kernel or ()),
         online=online,
     )
-    if live:
-        facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
-    report = chain.diagnose(
-        facts,
-        CHAIN,
-        required=(require or options.Capability.compiled_forward).value,
-        hardware_required=require is not None,
-        select=codes(select, CHAIN, "--select", links=True),
-        ignore=codes(ignore, CHAIN, "--ignore", links=False),
-    )
+    try:
+        facts = read(**reading)
+        if live:
+            facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+        report = chain.diagnose(
+            facts,
+            CHAIN,
+            required=(require or options.Capability.compiled_forward).value,
+            hardware_required=require is not None,
+            select=codes(select, CHAIN, "--select", links=True),
+            ignore=codes(ignore, CHAIN, "--ignore", links=False),
+        )
+    except StopError as stop:
+        collecting.deliver_error(collection, stop)
+        raise
     mention_cut_off_fix(facts, lang)
+    if collection is not None:
+        collecting.deliver(collection, report, facts)
+        raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
     planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
     page = _page(format_, output, lang, color, detail)

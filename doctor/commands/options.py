@@ -151,4 +151,16 @@ NpuSmiLimitOption = Annotated[
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
 ]
+CollectOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--collect",
+        metavar="DIR",
+        envvar="FLEXDOCTOR_COLLECT",
+        help="Under a launcher: write this node's report to DIR, one a node, for `flexdoctor compare DIR`.",
+    ),
+]
+CollectRanksOption = Annotated[
+    bool, typer.Option("--collect-ranks", help="With --collect: one report for every rank, not one a node.")
+]
 LangOption = Annotated[Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="Default: by locale.")]

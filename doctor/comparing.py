@@ -1,0 +1,506 @@
+"""Makes a comparison out of reports, one at a time: of a node only what names it is kept, of a group one report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from flexdoctor import hostlists
+from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Node, Standing, Unfinished
+from flexdoctor.findings import Evidence, Finding, Verdict
+from flexdoctor.nodes import NodeIdentity, NodeReport, StartedTrace, Unusable
+from flexdoctor.profile import fingerprint, is_of_the_chain, links_of, names_in
+from flexdoctor.serialise import from_json
+from flexdoctor.text import NOTHING, Text
+
+ALL_RUNS = "all"
+#: What counts as found; that a link holds or was not asked about sets no node apart.
+_FOUND = ("fail", "warn", "blocked", "unknown", "crashed")
+_BEST_FIRST: tuple[Verdict, ...] = ("healthy", "unknown", "broken")
+_WORST_FIRST: tuple[Standing, ...] = ("fault", "drift", "other")
+
+#: What makes two nodes alike: fingerprint, what was found, and why nothing could be.
+_Kind = tuple[str | None, tuple[tuple[str, str | None, str], ...], str | None]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Which nodes there should be, and who says so."""
+
+    count: int | None = None
+    hosts: tuple[str, ...] = ()
+    by: str = ""
+
+
+@dataclass
+class _Entry:
+    """One report of one node, without its content."""
+
+    node: Node
+    kind: _Kind
+    started: float
+    local_rank: int | None = None
+    nodes: int | None = None
+    node_names: str | None = None
+
+
+@dataclass
+class _Sample:
+    """The content that all reports of a kind share, taken from the first."""
+
+    verdict: Verdict
+    root_cause: str | None
+    findings: tuple[Finding, ...]
+    error: str | None
+
+
+class Gathering:
+    """Takes in reports one by one, and compares at the end."""
+
+    def __init__(self, *, run: str | None = None) -> None:
+        """Args: run: only this run of a job; None: all, of which the newest is the one that has to be complete."""
+        self._run = run
+        self._entries: list[_Entry] = []
+        self._traces: list[StartedTrace] = []
+        self._unusable: list[Unusable] = []
+        self._samples: dict[_Kind, _Sample] = {}
+        self._profiles = _Profiles()
+        self._findings: dict[str, Finding] = {}
+        self._other_runs = 0
+        self._required: set[str] = set()
+
+    def add_unusable(self, item: Unusable) -> None:
+        """Take in a file that is no report."""
+        self._unusable.append(item)
+
+    def add_trace(self, trace: StartedTrace) -> None:
+        """Take in the trace of a start."""
+        if self._is_wanted(trace.identity):
+            self._traces.append(trace)
+
+    def add(self, report: NodeReport) -> None:
+        """Take in a report; one whose content is not what it should be is noted as unusable."""
+        if not self._is_wanted(report.identity):
+            return
+        try:
+            self._entries.append(self._entry(report))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            detail = f"{type(error).__name__}: {error}"
+            self._unusable.append(Unusable(report.path, "malformed", detail))
+
+    def _is_wanted(self, identity: NodeIdentity | None) -> bool:
+        if self._run in (None, ALL_RUNS):
+            return True
+        run = identity.run if identity else None
+        wanted = run is not None and (run == self._run or run.partition(" ")[2] == self._run)
+        self._other_runs += not wanted
+        return wanted
+
+    def _entry(self, report: NodeReport) -> _Entry:
+        document, identity = report.document, report.identity
+        error = document.get("error")
+        message = str(error["message"]) if isinstance(error, dict) else None
+        found = tuple(
+            (str(item["link"]), item.get("code"), str(item["status"]))
+            for item in document["findings"]
+            if item["status"] in _FOUND
+        )
+        kind = (self._profiles.add(document.get("fingerprint"), document.get("environment")), found, message)
+        if kind not in self._samples:
+            self._samples[kind] = _Sample(
+                verdict=document["verdict"],
+                root_cause=document.get("root_cause"),
+                findings=tuple(self._finding(item) for item in document["findings"]),
+                error=message,
+            )
+        self._required.add(str(document.get("required")))
+        tool = document["tool"]
+        host = identity.host if identity else None
+        node = Node(
+            name=host or PurePath(report.path).name.removesuffix(".json"),
+            path=report.path,
+            host=host,
+            rank=identity.rank if identity else None,
+            index=identity.index if identity else None,
+            run=identity.run if identity else None,
+            tool_version=self._profiles.once(str(tool.get("version"))),
+            knowledge_date=self._profiles.once(str(tool.get("knowledge_date"))),
+        )
+        if identity is None:
+            return _Entry(node, kind, 0.0)
+        return _Entry(node, kind, identity.started or 0.0, identity.local_rank, identity.nodes, identity.node_names)
+
+    def _finding(self, data: Mapping[str, Any]) -> Finding:
+        """Return a finding as it stands in a report; equal ones are one object, however many groups have them."""
+        key = json.dumps(data, sort_keys=True)
+        if key not in self._findings:
+            self._findings[key] = read_finding(data)
+        return self._findings[key]
+
+    def compare(self, expectation: Expectation = Expectation(), *, whole_job: bool = False) -> Comparison:
+        """Return the answer.
+
+        Args:
+            expectation: which nodes there should be.
+            whole_job: these are all the reports of a job, so that what its launcher said of its size holds.
+        """
+        newest = self._newest_run()
+        entries = _one_a_node(self._entries)
+        unfinished = self._unfinished()
+        current = [entry for entry in entries if self._counts(entry.node.run, newest)]
+        if whole_job and expectation.count is None and not expectation.hosts:
+            expectation = self._launcher_says(newest)
+        groups = self._groups(entries)
+        missing, unexpected = _missing(expectation, current, unfinished, self._unusable)
+        count = len(missing)
+        if not expectation.hosts and expectation.count is not None:
+            accounted = len({entry.node.name for entry in current} | {item.name for item in unfinished})
+            accounted += sum(item.costs_a_node for item in self._unusable)
+            count = max(expectation.count - accounted, 0)
+        reference = next((group for group in groups if group.is_reference), None)
+        comparison = Comparison(
+            groups=groups,
+            verdict="alike",
+            environment=self._profiles.get(reference.fingerprint) if reference else {},
+            expected=len(expectation.hosts) or expectation.count,
+            expected_by=expectation.by or None,
+            missing=missing,
+            missing_count=count,
+            unexpected=unexpected,
+            unfinished=unfinished,
+            unusable=tuple(self._unusable),
+            notes=tuple(self._notes(entries, newest)),
+        )
+        return dataclasses.replace(comparison, verdict=_verdict(comparison))
+
+    def _newest_run(self) -> str | None:
+        starts = [(entry.started, entry.node.run) for entry in self._entries if entry.node.run]
+        starts += [(item.identity.started or 0.0, item.identity.run) for item in self._traces if item.identity.run]
+        return max(starts, key=lambda start: start[0])[1] if starts else None
+
+    def _counts(self, run: str | None, newest: str | None) -> bool:
+        """Whether a report speaks for a node of the run that has to be complete."""
+        return self._run is not None or run is None or newest is None or run == newest
+
+    def _launcher_says(self, newest: str | None) -> Expectation:
+        identities = [item.identity for item in self._traces if self._counts(item.identity.run, newest)]
+        told = [(entry.started, entry.nodes, entry.node_names, entry.node.run) for entry in self._entries]
+        told += [(item.started or 0.0, item.nodes, item.node_names, item.run) for item in identities]
+        ours = [item for item in told if self._counts(item[3], newest) and (item[1] or item[2])]
+        if not ours or (self._run == ALL_RUNS and len({item[3] for item in ours}) > 1):
+            return Expectation()
+        _, count, names, run = max(ours, key=lambda item: item[0])
+        by = (run or "").partition(" ")[0] or "launcher"
+        try:
+            hosts = tuple(hostlists.expand(names or ""))
+        except hostlists.HostListError:
+            hosts = ()
+        return Expectation(None if hosts else count, hosts, by)
+
+    def _unfinished(self) -> tuple[Unfinished, ...]:
+        """Return the starts that no report followed: one of the same node that started then or later."""
+        last: dict[tuple[str | None, int | None], float] = {}
+        for entry in self._entries:
+            key = (entry.node.host, entry.node.index)
+            last[key] = max(last.get(key, 0.0), entry.started)
+        found: dict[str, Unfinished] = {}
+        for trace in self._traces:
+            who = trace.identity
+            if last.get((who.host, who.index), -1.0) < (who.started or 0.0):
+                name = who.host if who.host not in found else f"{who.host} rank {who.rank}"
+                found[name] = Unfinished(name, trace.path, who.started, who.run)
+        return tuple(found.values())
+
+    def _groups(self, entries: Sequence[_Entry]) -> tuple[Group, ...]:
+        members: dict[_Kind, list[Node]] = {}
+        for entry in entries:
+            members.setdefault(entry.kind, []).append(entry.node)
+        if not members:
+            return ()
+
+        def standing(kind: _Kind) -> tuple[bool, int]:
+            sample = self._samples[kind]
+            return sample.error is not None, _BEST_FIRST.index(sample.verdict)
+
+        reference = min(members, key=lambda kind: (standing(kind), -len(members[kind]), members[kind][0].name))
+        order = sorted(
+            members,
+            key=lambda kind: (-len(members[kind]), kind != reference, standing(kind), members[kind][0].name),
+        )
+        return tuple(self._group(number, kind, members[kind], reference) for number, kind in enumerate(order, 1))
+
+    def _group(self, number: int, kind: _Kind, nodes: list[Node], reference: _Kind) -> Group:
+        sample, usual = self._samples[kind], self._samples[reference]
+        only_here = _beyond(sample.findings, usual.findings)
+        return Group(
+            number=number,
+            fingerprint=kind[0],
+            nodes=tuple(sorted(nodes, key=lambda node: _natural(node.name))),
+            verdict=sample.verdict,
+            root_cause=sample.root_cause,
+            findings=sample.findings,
+            is_reference=kind == reference,
+            differences=self._differences(kind[0], reference[0], only_here, sample.root_cause),
+            only_here=only_here,
+            not_here=_beyond(usual.findings, sample.findings) if sample.error is None else (),
+            error=sample.error,
+        )
+
+    def _differences(
+        self, here: str | None, usual: str | None, only_here: Sequence[Finding], root_cause: str | None
+    ) -> tuple[Difference, ...]:
+        if here == usual or here is None or usual is None:
+            return ()
+        ours, theirs = self._profiles.get(here), self._profiles.get(usual)
+        if not ours or not theirs:
+            return ()
+        found = [item for item in only_here if item.code and item.status in ("fail", "warn", "unknown")]
+        words = {item.code: _words_of(item) for item in found}
+        order = {key: position for position, key in enumerate(dict.fromkeys([*theirs, *ours]))}
+        differences = []
+        for key in order:
+            if ours.get(key) == theirs.get(key):
+                continue
+            named_by = [item for item in found if _names(item, words[item.code], key, theirs.get(key), ours.get(key))]
+            standing: Standing = "fault" if named_by else "drift" if is_of_the_chain(key) else "other"
+            codes = tuple(dict.fromkeys(item.code or "" for item in named_by))
+            differences.append(Difference(key, theirs.get(key), ours.get(key), standing, codes))
+        return tuple(
+            sorted(
+                differences,
+                key=lambda item: (
+                    _WORST_FIRST.index(item.standing),
+                    root_cause not in item.codes,
+                    order[item.key],
+                ),
+            )
+        )
+
+    def _notes(self, entries: Sequence[_Entry], newest: str | None) -> Iterable[Text]:
+        nodes = [entry.node for entry in entries]
+        versions = {node.tool_version for node in nodes}
+        dates = {node.knowledge_date for node in nodes}
+        if len(versions) > 1 or len(dates) > 1:
+            shown = _by_value(nodes, lambda node: f"{node.tool_version} ({node.knowledge_date})")
+            yield Text(
+                "written by different versions of flexdoctor (knowledge of): {shown}. "
+                "A fault that only the newer one knows looks like a difference between nodes",
+                "报告由不同版本的 flexdoctor（知识库日期）生成：{shown}。只有新版本才认识的故障会被看成节点之间的差异",
+            ).format(shown=shown)
+        if len(self._required) > 1:
+            yield Text(
+                "the reports do not ask for the same capability (--require): {shown}",
+                "各报告要求的能力（--require）不同：{shown}",
+            ).format(shown=", ".join(sorted(self._required)))
+        runs = {node.run for node in nodes if node.run}
+        if len(runs) > 1 and self._run is None:
+            earlier = [node for node in nodes if node.run and node.run != newest]
+            yield Text(
+                "{count} reports are of other runs than the newest ({newest}): {shown}. They are judged, and count "
+                "as missing where nodes are counted; --run ID takes one run, --run all takes them as one job",
+                "有 {count} 份报告不属于最近一次运行（{newest}）：{shown}。它们同样参与判断，但清点节点时视为缺失；"
+                "--run ID 只取一次运行，--run all 将它们视为同一作业",
+            ).format(count=len(earlier), newest=newest, shown=_by_value(earlier, lambda node: node.run or "-"))
+        if self._other_runs:
+            yield Text("{count} files of other runs are left out", "未计入其他运行的 {count} 个文件").format(
+                count=self._other_runs
+            )
+        blank = [entry.node for entry in entries if entry.kind[0] is None and entry.kind[2] is None]
+        if blank:
+            yield Text(
+                "{count} reports do not hold the environment (an older flexdoctor wrote them), so that only their "
+                "findings are compared: {shown}",
+                "有 {count} 份报告未包含环境信息（由较旧的 flexdoctor 生成），只能比较其检查结果：{shown}",
+            ).format(count=len(blank), shown=hostlists.fold(node.name for node in blank[:1000]))
+
+
+class _Profiles:
+    """Environments by fingerprint. All but the first are kept as what differs from it."""
+
+    def __init__(self) -> None:
+        self._base: dict[str, str] = {}
+        self._changes: dict[str, dict[str, str | None]] = {}
+        self._strings: dict[str, str] = {}
+
+    def once(self, value: str) -> str:
+        """Return an equal string, always the same object."""
+        return self._strings.setdefault(value, value)
+
+    def add(self, given: object, environment: object) -> str | None:
+        """Take in a profile and return its fingerprint; None where there is none."""
+        if not isinstance(environment, dict) or not environment:
+            return None
+        if isinstance(given, str) and given in self._changes:
+            return given
+        profile = {self.once(str(key)): self.once(str(value)) for key, value in environment.items()}
+        name = given if isinstance(given, str) else fingerprint(profile)
+        if not self._base:
+            self._base = profile
+        changes: dict[str, str | None] = {key: value for key, value in profile.items() if self._base.get(key) != value}
+        changes.update({key: None for key in self._base if key not in profile})
+        self._changes[name] = changes
+        return self.once(name)
+
+    def get(self, name: str | None) -> dict[str, str]:
+        """Return the whole profile of a fingerprint."""
+        if name is None:
+            return {}
+        merged = {**self._base, **self._changes.get(name, {})}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+def read_finding(data: Mapping[str, Any]) -> Finding:
+    """Return a finding from its JSON in a report.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    chinese = data.get("zh") if isinstance(data.get("zh"), dict) else {}
+
+    def text(key: str) -> Text:
+        english = str(data.get(key) or "")
+        return Text(english, str(chinese.get(key) or english)) if english else NOTHING
+
+    return Finding(
+        link=str(data["link"]),
+        status=data["status"],
+        title=text("title"),
+        code=data.get("code"),
+        severity=data.get("severity") or "none",
+        detail=text("detail"),
+        evidence=tuple(from_json(Evidence, item, "evidence") for item in data.get("evidence") or ()),
+        predicted_errors=tuple(str(item) for item in data.get("predicted_errors") or ()),
+        remedy=text("remedy"),
+        affects=tuple(data.get("affects") or ()),
+        blocked_by=data.get("blocked_by"),
+    )
+
+
+def _beyond(findings: Sequence[Finding], others: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return what was found in the first and not in the others."""
+    known = {(item.link, item.code) for item in others if item.status in _FOUND and item.status != "blocked"}
+    return tuple(
+        item
+        for item in findings
+        if item.status in _FOUND and item.status != "blocked" and (item.link, item.code) not in known
+    )
+
+
+def _words_of(finding: Finding) -> str:
+    return " ".join([finding.title.en, *(item.text for item in finding.evidence)])
+
+
+def _names(finding: Finding, words: str, key: str, usual: str | None, here: str | None) -> bool:
+    """Return whether a finding speaks of what a key is about."""
+    if names := names_in(key):
+        return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) for name in names)
+    if finding.link not in links_of(key):
+        return False
+    # A version is named where it is part of the fault; that something is there or not is the fault itself.
+    if here and re.match(r"\d+\.\d+", here):
+        return here in words
+    return True
+
+
+def _one_a_node(entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return one entry for each node: of several runs the newest, of several ranks the first, unless they differ."""
+    by_node: dict[tuple[object, ...], list[_Entry]] = {}
+    for entry in entries:
+        node = entry.node
+        if node.host is None:
+            by_node.setdefault((None, node.path), []).append(entry)
+            continue
+        # Local rank 0 of two nodes that bear the same name, which containers like to do.
+        apart = node.rank if node.index is None and entry.local_rank == 0 else None
+        by_node.setdefault((node.host, node.index, apart), []).append(entry)
+    chosen: list[_Entry] = []
+    for found in by_node.values():
+        newest = max(found, key=lambda entry: entry.started)
+        kept: dict[_Kind, _Entry] = {}
+        for entry in found:
+            if entry.node.run == newest.node.run:
+                kept.setdefault(entry.kind, entry)
+        chosen += kept.values()
+    return _named_apart(chosen)
+
+
+def _named_apart(entries: list[_Entry]) -> list[_Entry]:
+    """Give nodes of the same name a number or a rank, or at last their file."""
+    for tell in (
+        lambda node: node.name if node.index is None else f"{node.name} (node {node.index})",
+        lambda node: node.name if node.rank is None else f"{node.name} (rank {node.rank})",
+        lambda node: node.path,
+    ):
+        counts: dict[str, int] = {}
+        for entry in entries:
+            counts[entry.node.name] = counts.get(entry.node.name, 0) + 1
+        if len(counts) == len(entries):
+            break
+        for entry in entries:
+            if counts[entry.node.name] > 1:
+                entry.node = dataclasses.replace(entry.node, name=tell(entry.node))
+    return entries
+
+
+def _missing(
+    expectation: Expectation, entries: Sequence[_Entry], unfinished: Sequence[Unfinished], unusable: Sequence[Unusable]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which of the expected hosts left nothing, and which hosts nobody expected."""
+    if not expectation.hosts:
+        return (), ()
+    present = {entry.node.host or entry.node.name for entry in entries} | {item.name for item in unfinished}
+    present |= {host_of_file(item.path) for item in unusable if item.costs_a_node}
+    known = _short_and_long(present)
+    missing = tuple(host for host in expectation.hosts if not _short_and_long([host]) & known)
+    wanted = _short_and_long(expectation.hosts)
+    unexpected = tuple(
+        sorted({host for entry in entries if (host := entry.node.host) and not _short_and_long([host]) & wanted})
+    )
+    return missing, unexpected
+
+
+def host_of_file(path: str) -> str:
+    """Return the host that the name of a file stands for."""
+    name = PurePath(path).name
+    return re.sub(r"(?:\.rank\d+)?(?:\.started)?\.json\Z", "", name)
+
+
+def _short_and_long(names: Iterable[str]) -> set[str]:
+    """Return names as they are and without their domain; an address has none."""
+    found = set()
+    for name in names:
+        lower = name.lower()
+        found.add(lower)
+        if not re.fullmatch(r"[\d.]+", lower):
+            found.add(lower.partition(".")[0])
+    return found
+
+
+def _verdict(comparison: Comparison) -> JobVerdict:
+    groups = comparison.groups
+    lost = comparison.missing_count or comparison.unfinished or any(item.costs_a_node for item in comparison.unusable)
+    if lost or any(group.has_errors for group in groups):
+        return "faulty"
+    if not groups or any(group.verdict == "unknown" for group in groups):
+        return "unknown"
+    return "drift" if len(groups) > 1 else "alike"
+
+
+def _by_value(nodes: Iterable[Node], tell: Any) -> str:
+    values: dict[str, list[str]] = {}
+    for node in nodes:
+        values.setdefault(tell(node), []).append(node.name)
+    return "; ".join(
+        f"{value}: {hostlists.fold(names) if len(names) <= 4 else f'{len(names)}'}"
+        for value, names in sorted(values.items(), key=lambda item: -len(item[1]))
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what to sort names by, so that node9 stands before node10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
