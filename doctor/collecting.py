@@ -6,6 +6,7 @@ process writes files of its own name, complete under a temporary name first, and
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -85,10 +86,8 @@ class Collection:
         head = {key: document[key] for key in ("schema_version", "tool", "verdict", "root_cause", "fingerprint")}
         whole = {**head, "node": to_json(node), **document}
         self._write(self.report_path, json.dumps(whole, separators=(",", ":")) + "\n")
-        try:
+        with contextlib.suppress(OSError):  # a trace of a start that has its report is known for what it is
             self.trace_path.unlink(missing_ok=True)
-        except OSError:
-            pass  # a trace of a start that has its report is known for what it is
         return self.report_path
 
     def _write(self, path: Path, text: str) -> None:
@@ -104,10 +103,8 @@ class Collection:
         except OSError as error:
             raise CollectError(f"--collect: cannot write {path}: {error.strerror or error}") from error
         finally:
-            try:
+            with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            except OSError:
-                pass
 
 
 def start(folder: Path, identity: NodeIdentity, *, every_rank: bool = False) -> Collection | None:

@@ -118,7 +118,8 @@ class Gathering:
                 findings=tuple(self._finding(item) for item in document["findings"]),
                 error=message,
             )
-        self._required.add(str(document.get("required")))
+        if message is None:
+            self._required.add(str(document.get("required")))
         tool = document["tool"]
         host = identity.host if identity else None
         node = Node(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -110,7 +111,8 @@ def check(
     if live and any((site_packages, requirements, wheels, snapshot, example)):
         raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
     collection = collecting.begin(collect, every_rank=collect_ranks)
-    reading: dict[str, Any] = dict(
+    read_facts = functools.partial(
+        read,
         python=python,
         site_packages=site_packages,
         requirements=requirements,
@@ -128,7 +130,7 @@ def check(
         online=online,
     )
     try:
-        facts = read(**reading)
+        facts = read_facts()
         if live:
             facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
         report = chain.diagnose(

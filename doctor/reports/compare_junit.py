@@ -19,11 +19,12 @@ def render(comparison: Comparison, page: Page) -> str:
     failures = sum("<failure" in case for case in cases)
     errors = sum("<error" in case for case in cases)
     head = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="0"'
+    said = _quoted(headline(comparison).to(page.language))
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name="flexdoctor compare" {head}>\n'
         f'  <testsuite name="flexdoctor compare" {head}>\n'
-        f'    <properties><property name="headline" value={_quoted(headline(comparison).to(page.language))}/></properties>\n'
+        f'    <properties><property name="headline" value={said}/></properties>\n'
         + "".join(f"    {case}\n" for case in cases)
         + "  </testsuite>\n</testsuites>\n"
     )

@@ -114,25 +114,34 @@ def _plain(comparison: Comparison, page: Page) -> Iterator[str]:
     yield _head(comparison, language)
     yield headline(comparison).to(language)
     for group in comparison.groups:
-        mark = " reference" if group.is_reference else ""
-        label = f"GROUP {group.number}{mark} {group.verdict} {len(group.nodes)}"
-        yield f"{label} {node_names(group, everything=page.detail == 'verbose')}: {why(group).to(language)}"
-        for finding in group.only_here:
-            fix = finding.remedy.to(language)
-            line = f"{finding.status.upper()} group {group.number} {finding.code or '-'} {finding.link}"
-            line += f" {finding.title.to(language)}"
-            yield line + (f" {_LABEL['fix'].to(language)}: {fix}" if fix else "")
-        for finding in group.not_here:
-            code = finding.code or "-"
-            yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"
-        shown, hidden = _shown_differences(group, page)
-        for item in shown:
-            head = f"{item.standing.upper()} group {group.number}"
-            yield f"{head} {change(item, language)} ({tie(item, group, language)})"
-        if hidden:
-            yield f"OTHER group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
-                language
-            )
+        yield from _plain_group(group, page)
+    yield from _plain_rest(comparison, language)
+
+
+def _plain_group(group: Group, page: Page) -> Iterator[str]:
+    language = page.language
+    mark = " reference" if group.is_reference else ""
+    label = f"GROUP {group.number}{mark} {group.verdict} {len(group.nodes)}"
+    yield f"{label} {node_names(group, everything=page.detail == 'verbose')}: {why(group).to(language)}"
+    for finding in group.only_here:
+        fix = finding.remedy.to(language)
+        line = f"{finding.status.upper()} group {group.number} {finding.code or '-'} {finding.link}"
+        line += f" {finding.title.to(language)}"
+        yield line + (f" {_LABEL['fix'].to(language)}: {fix}" if fix else "")
+    for finding in group.not_here:
+        code = finding.code or "-"
+        yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"
+    shown, hidden = _shown_differences(group, page)
+    for item in shown:
+        head = f"{item.standing.upper()} group {group.number}"
+        yield f"{head} {change(item, language)} ({tie(item, group, language)})"
+    if hidden:
+        yield f"OTHER group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
+            language
+        )
+
+
+def _plain_rest(comparison: Comparison, language: Language) -> Iterator[str]:
     for host in comparison.missing:
         yield f"MISSING {host}"
     if comparison.missing_count > len(comparison.missing):
