@@ -82,10 +82,7 @@ class Collection:
             CollectError: it cannot be written; the trace stays.
         """
         node = dataclasses.replace(self.identity, finished=round(time.time(), 3))
-        # What names and groups the node comes first, so that a person sees it at the head of a long line.
-        head = {key: document[key] for key in ("schema_version", "tool", "verdict", "root_cause", "fingerprint")}
-        whole = {**head, "node": to_json(node), **document}
-        self._write(self.report_path, json.dumps(whole, separators=(",", ":")) + "\n")
+        self._write(self.report_path, report_text(document, node))
         with contextlib.suppress(OSError):  # a trace of a start that has its report is known for what it is
             self.trace_path.unlink(missing_ok=True)
         return self.report_path
@@ -105,6 +102,12 @@ class Collection:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+
+def report_text(document: dict[str, Any], node: NodeIdentity) -> str:
+    """Return the text of a node's report: one line, compact, what is the node's own ahead of what nodes share."""
+    head = {key: document[key] for key in ("schema_version", "tool", "verdict", "root_cause", "fingerprint")}
+    return json.dumps({**head, "node": to_json(node), **document}, separators=(",", ":")) + "\n"
 
 
 def start(folder: Path, identity: NodeIdentity, *, every_rank: bool = False) -> Collection | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -361,7 +361,8 @@ def read_finding(data: Mapping[str, Any]) -> Finding:
     Raises:
         KeyError, TypeError, ValueError: it is none.
     """
-    chinese = data.get("zh") if isinstance(data.get("zh"), dict) else {}
+    given = data.get("zh")
+    chinese: dict[str, Any] = given if isinstance(given, dict) else {}
 
     def text(key: str) -> Text:
         english = str(data.get(key) or "")
@@ -432,11 +433,12 @@ def _one_a_node(entries: Iterable[_Entry]) -> list[_Entry]:
 
 def _named_apart(entries: list[_Entry]) -> list[_Entry]:
     """Give nodes of the same name a number or a rank, or at last their file."""
-    for tell in (
+    ways: tuple[Callable[[Node], str], ...] = (
         lambda node: node.name if node.index is None else f"{node.name} (node {node.index})",
         lambda node: node.name if node.rank is None else f"{node.name} (rank {node.rank})",
         lambda node: node.path,
-    ):
+    )
+    for tell in ways:
         counts: dict[str, int] = {}
         for entry in entries:
             counts[entry.node.name] = counts.get(entry.node.name, 0) + 1
@@ -492,7 +494,7 @@ def _verdict(comparison: Comparison) -> JobVerdict:
     return "drift" if len(groups) > 1 else "alike"
 
 
-def _by_value(nodes: Iterable[Node], tell: Any) -> str:
+def _by_value(nodes: Iterable[Node], tell: Callable[[Node], str]) -> str:
     values: dict[str, list[str]] = {}
     for node in nodes:
         values.setdefault(tell(node), []).append(node.name)

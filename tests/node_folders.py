@@ -12,6 +12,7 @@ from samples import HEALTHY, SITE, TRITON, TRITON_ASCEND, UPSTREAM
 
 from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
+from flexdoctor.collecting import report_text
 from flexdoctor.facts import Distribution, Facts
 from flexdoctor.nodes import STARTED_KIND, NodeIdentity
 from flexdoctor.reports.document import node_document
@@ -64,8 +65,7 @@ def write_node(folder: Path, document: Mapping[str, Any], identity: NodeIdentity
     """Write one node's report under the name that `check --collect` gives it."""
     rank = "" if identity.rank is None else f".rank{identity.rank}"
     path = folder / f"{identity.host}{rank}.json"
-    whole = {**document, "node": to_json(identity)}
-    path.write_text(json.dumps(whole, separators=(",", ":")) + "\n", encoding="utf-8")
+    path.write_text(report_text(dict(document), identity), encoding="utf-8")
     return path
 
 
@@ -89,6 +89,10 @@ def slurm_node(number: int, *, run: str = "Slurm 4711", started: float = START) 
         started=started,
         finished=started + 1,
     )
+
+
+def _compact(identity: NodeIdentity) -> str:
+    return json.dumps(to_json(identity), separators=(",", ":"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,9 +121,8 @@ def write_job(folder: Path, count: int, *, distributions: int = 300) -> Planted:
         "torch-npu": with_versions(healthy, torch_npu="2.13.0.post1"),
         "numpy": with_versions(healthy, numpy="1.26.3"),
     }
-    texts = {
-        name: json.dumps({**document_of(facts), "node": "@"}, separators=(",", ":")) for name, facts in kinds.items()
-    }
+    stand_in = slurm_node(0)
+    texts = {name: report_text(document_of(facts), stand_in) for name, facts in kinds.items()}
     for number in range(count):
         if number in planted.missing:
             continue
@@ -133,7 +136,6 @@ def write_job(folder: Path, count: int, *, distributions: int = 300) -> Planted:
             else "healthy"
         )
         identity = slurm_node(number, started=START + number % 60)
-        node = json.dumps(to_json(identity), separators=(",", ":"))
         path = folder / f"{identity.host}.rank{identity.rank}.json"
-        path.write_text(texts[kind].replace('"node":"@"', f'"node":{node}') + "\n", encoding="utf-8")
+        path.write_text(texts[kind].replace(_compact(stand_in), _compact(identity)), encoding="utf-8")
     return planted

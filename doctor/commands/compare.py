@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flexdoctor.nodes import NodeReport, NodeSnapshot, Unusable
     from flexdoctor.readers.node_reports import Item
     from flexdoctor.reports.rendering import Detail, Page
+    from flexdoctor.text import Language
 
 
 class CompareFailOn(str, Enum):
@@ -126,18 +127,19 @@ def _expectation(expect: int | None, hosts: str | None) -> Expectation:
 
 
 def _items(paths: list[Path]) -> Iterator[Item]:
-    from flexdoctor.readers.node_reports import read_file, read_folder  # noqa: PLC0415
+    from flexdoctor.readers.node_reports import ReportReader  # noqa: PLC0415
 
+    reader = ReportReader()
     for path in paths:
         if path.is_dir():
             try:
-                yield from read_folder(path)
+                yield from reader.read_folder(path)
             except OSError as error:
                 raise StopError(f"{path} cannot be listed: {error.strerror or error}", 3) from error
         elif not path.exists():
             raise StopError(f"there is no {path}; expected a folder of reports, or reports", 2)
         else:
-            yield read_file(str(path))
+            yield reader.read_file(str(path))
 
 
 def _diagnosed(snapshot: NodeSnapshot) -> NodeReport | Unusable:
@@ -160,7 +162,7 @@ def _page(
     from flexdoctor import console  # noqa: PLC0415
     from flexdoctor.reports.rendering import Page  # noqa: PLC0415
 
-    wanted = lang.value if lang else None
+    wanted: Language | None = lang.value if lang else None
     if not format_.is_for_people:
         return Page(language=wanted or "en", detail=detail)
     return Page(

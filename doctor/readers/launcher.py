@@ -39,10 +39,12 @@ class Launcher:
 @functools.cache
 def launchers() -> tuple[Launcher, ...]:
     """Return the known launchers, the innermost first."""
-    return tuple(
-        Launcher(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for row in load_table("launchers")["launcher"]
-    )
+
+    def row(data: dict[str, Any]) -> Launcher:
+        values: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in data.items()}
+        return Launcher(**values)
+
+    return tuple(row(data) for data in load_table("launchers")["launcher"])
 
 
 def read_identity(variables: Mapping[str, str] | None = None, host_name: str | None = None) -> NodeIdentity:

@@ -57,9 +57,9 @@ def _group(group: Group, language: Language) -> Iterator[str]:
     for finding in group.only_here:
         yield ""
         yield f"- **{finding.code or finding.link}** {_cell(finding.title.to(language))}"
-        for item in finding.evidence[:3]:
-            place = f"{item.path}:{item.line}" if item.path and item.line else item.path or ""
-            yield f"  - {_code(f'{place} {item.text}'.strip())}"
+        for proof in finding.evidence[:3]:
+            place = f"{proof.path}:{proof.line}" if proof.path and proof.line else proof.path or ""
+            yield f"  - {_code(f'{place} {proof.text}'.strip())}"
         if finding.remedy.en:
             yield "  - " + Text("fix: ", "修复：").to(language) + _cell(finding.remedy.to(language))
     if group.differences:
