@@ -54,7 +54,7 @@ app.command("list")(list_)
 
 def _wants_json(arguments: list[str]) -> bool:
     """Whether JSON was asked for, as far as that can be told from a command line that does not parse."""
-    asked = os.environ.get("FLEXDOCTOR_FORMAT", "text")
+    asked = os.environ.get("FLEXDOCTOR_FORMAT", "text") if arguments[:1] != ["compare"] else "text"
     for position, argument in enumerate(arguments):
         if argument in ("--format", "-f"):
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
@@ -66,10 +66,11 @@ def _wants_json(arguments: list[str]) -> bool:
 def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
     """End with one line on stderr, and with the one JSON document where JSON was asked for."""
     if _wants_json(arguments):
-        from flexdoctor.reports.document import error_document  # noqa: PLC0415
+        from flexdoctor.reports import compare_document, document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
 
-        sys.stdout.write(render_json(error_document(message, exit_code)))
+        shape = compare_document if arguments[:1] == ["compare"] else document
+        sys.stdout.write(render_json(shape.error_document(message, exit_code)))
     typer.echo(f"flexdoctor: {message}", err=True)
     raise SystemExit(exit_code)
 

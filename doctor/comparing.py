@@ -14,7 +14,7 @@ from flexdoctor import hostlists
 from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Node, Standing, Unfinished
 from flexdoctor.findings import Evidence, Finding, Verdict
 from flexdoctor.nodes import NodeIdentity, NodeReport, StartedTrace, Unusable
-from flexdoctor.profile import fingerprint, is_of_the_chain, links_of, names_in
+from flexdoctor.profile import absence_tells, fingerprint, is_of_the_chain, links_of, names_in
 from flexdoctor.serialise import from_json
 from flexdoctor.text import NOTHING, Text
 
@@ -246,41 +246,31 @@ class Gathering:
             root_cause=sample.root_cause,
             findings=sample.findings,
             is_reference=kind == reference,
-            differences=self._differences(kind[0], reference[0], only_here, sample.root_cause),
+            differences=self._differences(kind[0], reference[0], only_here),
             only_here=only_here,
             not_here=_beyond(usual.findings, sample.findings) if sample.error is None else (),
             error=sample.error,
         )
 
-    def _differences(
-        self, here: str | None, usual: str | None, only_here: Sequence[Finding], root_cause: str | None
-    ) -> tuple[Difference, ...]:
+    def _differences(self, here: str | None, usual: str | None, only_here: Sequence[Finding]) -> tuple[Difference, ...]:
         if here == usual or here is None or usual is None:
             return ()
         ours, theirs = self._profiles.get(here), self._profiles.get(usual)
         if not ours or not theirs:
             return ()
         found = [item for item in only_here if item.code and item.status in ("fail", "warn", "unknown")]
-        words = {item.code: _words_of(item) for item in found}
+        first = next((item.code for item in found if item.severity == "error"), None)
         order = {key: position for position, key in enumerate(dict.fromkeys([*theirs, *ours]))}
-        differences = []
-        for key in order:
+        ranked = []
+        for key, position in order.items():
             if ours.get(key) == theirs.get(key):
                 continue
-            named_by = [item for item in found if _names(item, words[item.code], key, theirs.get(key), ours.get(key))]
-            standing: Standing = "fault" if named_by else "drift" if is_of_the_chain(key) else "other"
-            codes = tuple(dict.fromkeys(item.code or "" for item in named_by))
-            differences.append(Difference(key, theirs.get(key), ours.get(key), standing, codes))
-        return tuple(
-            sorted(
-                differences,
-                key=lambda item: (
-                    _WORST_FIRST.index(item.standing),
-                    root_cause not in item.codes,
-                    order[item.key],
-                ),
-            )
-        )
+            item, nearness = _difference(key, theirs.get(key), ours.get(key), found)
+            # That a thing is there at all weighs more than which version of it.
+            both = None not in (item.usual, item.here)
+            rank = (_WORST_FIRST.index(item.standing), first not in item.codes, nearness, both, position)
+            ranked.append((rank, item))
+        return tuple(item for _, item in sorted(ranked, key=lambda pair: pair[0]))
 
     def _notes(self, entries: Sequence[_Entry], newest: str | None) -> Iterable[Text]:
         nodes = [entry.node for entry in entries]
@@ -393,20 +383,29 @@ def _beyond(findings: Sequence[Finding], others: Sequence[Finding]) -> tuple[Fin
     )
 
 
-def _words_of(finding: Finding) -> str:
-    return " ".join([finding.title.en, *(item.text for item in finding.evidence)])
+def _difference(key: str, usual: str | None, here: str | None, found: Sequence[Finding]) -> tuple[Difference, int]:
+    """Return a difference with the findings that it concerns, and how near they are: 0 named in a title, 1 in proof."""
+    nearness = {item.code or "": near for item in found if (near := _nearness(item, key, usual, here)) is not None}
+    is_told = absence_tells(key) or (usual is not None and here is not None)
+    standing: Standing = "fault" if nearness else "drift" if is_told and is_of_the_chain(key) else "other"
+    return Difference(key, usual, here, standing, tuple(nearness)), min(nearness.values(), default=2)
 
 
-def _names(finding: Finding, words: str, key: str, usual: str | None, here: str | None) -> bool:
-    """Return whether a finding speaks of what a key is about."""
+def _nearness(finding: Finding, key: str, usual: str | None, here: str | None) -> int | None:
+    """Return how near a finding is to what a key is about; None: it speaks of something else."""
+    proof = " ".join(item.text for item in finding.evidence)
     if names := names_in(key):
-        return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", words) for name in names)
-    if finding.link not in links_of(key):
-        return False
+        pattern = "|".join(re.escape(name) for name in names)
+        for near, words in enumerate((finding.title.en, proof)):
+            if re.search(rf"(?<![\w.-])(?:{pattern})(?![\w-])", words):
+                return near
+        return None
+    if finding.link not in links_of(key) or (None in (usual, here) and not absence_tells(key)):
+        return None
     # A version is named where it is part of the fault; that something is there or not is the fault itself.
     if here and re.match(r"\d+\.\d+", here):
-        return here in words
-    return True
+        return 0 if here in f"{finding.title.en} {proof}" else None
+    return 0
 
 
 def _one_a_node(entries: Iterable[_Entry]) -> list[_Entry]:

@@ -70,6 +70,20 @@ class Group:
     error: str | None = None
 
     @property
+    def noteworthy(self) -> tuple[Finding, ...]:
+        """What to tell of this group: what only it has, and of the reference the errors."""
+        if not self.is_reference:
+            return self.only_here
+        return tuple(item for item in self.findings if item.severity == "error")
+
+    @property
+    def cause(self) -> Finding | None:
+        """The finding that speaks for the group: an error that only it has, else its root cause."""
+        errors = [item for item in self.noteworthy if item.severity == "error"]
+        named = [item for item in self.findings if item.code and item.code == self.root_cause]
+        return next((item for item in errors if item in named), next(iter(errors or named), None))
+
+    @property
     def has_errors(self) -> bool:
         """Whether something found here is an error."""
         return self.error is not None or any(item.severity == "error" for item in self.findings)

@@ -53,24 +53,23 @@ def parse_file(text: str) -> list[str]:
 def fold(names: Iterable[str]) -> str:
     """Return names in the short notation that `expand` reads, sorted."""
     plain: list[str] = []
-    runs: dict[tuple[str, str, int], list[int]] = {}
+    numbered: dict[tuple[str, str], list[str]] = {}
     for name in dict.fromkeys(names):
         match = _NUMBERED.match(name)
         # A name that could be misread in the notation stands as it is.
         if match is None or set(name) & set("[],"):
             plain.append(name)
-            continue
-        start, digits, end = match.groups()
-        width = len(digits) if digits.startswith("0") or len(digits) == 1 else 0
-        runs.setdefault((start, end, width or -len(digits)), []).append(int(digits))
-    shown = [_fold_run(start, end, abs(width), sorted(numbers)) for (start, end, width), numbers in runs.items()]
+        else:
+            start, digits, end = match.groups()
+            numbered.setdefault((start, end), []).append(digits)
+    shown = []
+    for (start, end), found in numbered.items():
+        padded = {len(digits) for digits in found if digits.startswith("0") and len(digits) > 1}
+        widths: dict[int, list[int]] = {}
+        for digits in found:
+            widths.setdefault(len(digits) if len(digits) in padded else 0, []).append(int(digits))
+        shown += [_fold_run(start, end, width, sorted(numbers)) for width, numbers in widths.items()]
     return ",".join(sorted([*plain, *shown]))
-
-
-def matches(name: str, other: str) -> bool:
-    """Return whether two names are of one host: equal, or one is the other without its domain."""
-    name, other = name.lower(), other.lower()
-    return name == other or name.startswith(other + ".") or other.startswith(name + ".")
 
 
 def _fold_run(start: str, end: str, width: int, numbers: list[int]) -> str:

@@ -18,6 +18,8 @@ from flexdoctor.nodes import STARTED_KIND, NodeIdentity
 from flexdoctor.reports.document import node_document
 from flexdoctor.serialise import to_json
 
+#: A healthy environment of which the machine is not known, so that nothing is found in it at all.
+UNEXAMINED = dataclasses.replace(HEALTHY, machine=None)
 #: Seconds since the epoch at which the jobs of the tests start.
 START = 1_790_000_000.0
 
@@ -108,7 +110,7 @@ class Planted:
 def write_job(folder: Path, count: int, *, distributions: int = 300) -> Planted:
     """Write the reports of a job of `count` nodes with three planted drifts and two missing nodes."""
     folder.mkdir(parents=True, exist_ok=True)
-    healthy = crowded(with_versions(HEALTHY, numpy="1.26.4"), distributions)
+    healthy = crowded(with_versions(UNEXAMINED, numpy="1.26.4"), distributions)
     planted = Planted(
         overwritten=(count // 3, count // 3 + 1),
         other_torch_npu=(count // 2,),

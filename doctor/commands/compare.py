@@ -50,9 +50,7 @@ def compare(
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Only this run of a job; all: take all as one job.")
     ] = None,
-    format_: Annotated[
-        CompareFormat, typer.Option("--format", "-f", envvar="FLEXDOCTOR_COMPARE_FORMAT", help="How it is written.")
-    ] = CompareFormat.text,
+    format_: Annotated[CompareFormat, typer.Option("--format", "-f", help="How it is written.")] = CompareFormat.text,
     output: options.OutputOption = None,
     fail_on: Annotated[
         CompareFailOn,

@@ -38,12 +38,14 @@ def _judged(comparison: Comparison, language: Language) -> Iterator[str]:
 
 
 def _content(group: Group, language: Language) -> str:
-    lines = [f"{item.code or item.link} {item.title.to(language)}" for item in group.only_here]
+    lines = [f"{item.code or item.link} {item.title.to(language)}" for item in group.noteworthy]
     lines += [f"{change(item, language)} ({tie(item, group, language)})" for item in group.differences]
     body = _text("\n".join(lines))
     message = _quoted(why(group).to(language))
     if group.has_errors:
-        return f'<failure type="{_text(group.root_cause or "error")}" message={message}>{body}</failure>'
+        return (
+            f'<failure type="{_text((group.cause and group.cause.code) or "error")}" message={message}>{body}</failure>'
+        )
     if any(item.standing != "other" for item in group.differences):
         return f'<failure type="drift" message={message}>{body}</failure>'
     return f"<system-out>{body}</system-out>" if lines else ""

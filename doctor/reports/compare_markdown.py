@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from flexdoctor import __version__
 from flexdoctor.comparison import Comparison, Group
 from flexdoctor.reports.compare_rendering import (
-    NOTHING_HERE,
     SAME_ENVIRONMENT,
     VERDICT,
     headline,
@@ -16,6 +15,7 @@ from flexdoctor.reports.compare_rendering import (
     node_names,
     tie,
     unusable_line,
+    value,
     why,
 )
 from flexdoctor.reports.rendering import Page
@@ -54,7 +54,7 @@ def _group(group: Group, language: Language) -> Iterator[str]:
     yield ""
     title = Text("Group {n}: {nodes}", "第 {n} 组：{nodes}").format(n=group.number, nodes=_cell(node_names(group)))
     yield f"**{title.to(language)}**"
-    for finding in group.only_here:
+    for finding in group.noteworthy:
         yield ""
         yield f"- **{finding.code or finding.link}** {_cell(finding.title.to(language))}"
         for proof in finding.evidence[:3]:
@@ -66,10 +66,10 @@ def _group(group: Group, language: Language) -> Iterator[str]:
         yield ""
         yield Text("| what | reference | here | |", "| 项目 | 参照组 | 此组 | |").to(language)
         yield "|---|---|---|---|"
-        absent = NOTHING_HERE.to(language)
         for item in group.differences:
-            usual = absent if item.usual is None else _code(item.usual)
-            here = absent if item.here is None else _code(item.here)
+            usual, here = (
+                _code(given) if given is not None else value(item, None, language) for given in (item.usual, item.here)
+            )
             yield f"| {_cell(item.key)} | {usual} | {here} | {_cell(tie(item, group, language))} |"
     elif not group.is_reference and group.error is None:
         yield ""

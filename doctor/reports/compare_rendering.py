@@ -10,6 +10,7 @@ from flexdoctor.comparison import Comparison, Difference, Group
 from flexdoctor.findings import Finding
 from flexdoctor.hostlists import fold
 from flexdoctor.nodes import Unusable
+from flexdoctor.profile import absence_tells
 from flexdoctor.reports.rendering import Page
 from flexdoctor.text import Language, Text
 
@@ -56,7 +57,8 @@ UNUSABLE = {
     "foreign": Text("not a report of flexdoctor", "不是 flexdoctor 的报告"),
     "folder": Text("a folder", "是目录"),
 }
-NOTHING_HERE = Text("not there", "无")
+NOT_THERE = Text("not there", "无")
+NOT_TOLD = Text("not told", "未记录")
 REFERENCE = Text("the others are held against it", "其余各组与之比较")
 SAME_ENVIRONMENT = Text(
     "the environment is the same, key by key; what differs is only what was found",
@@ -75,7 +77,7 @@ def headline(comparison: Comparison) -> Text:
     total = comparison.node_count
     if broken:
         count = sum(len(group.nodes) for group in broken)
-        codes = ", ".join(dict.fromkeys(group.root_cause or "-" for group in broken if not group.error))
+        codes = ", ".join(dict.fromkeys(group.cause.code or "" for group in broken if group.cause))
         parts.insert(
             0,
             Text("{count} of {total} nodes broken{codes}", "{total} 个节点中有 {count} 个故障{codes_zh}").format(
@@ -114,7 +116,7 @@ def _pair(comparison: Comparison) -> Text | None:
     fails = next((group for group in groups if group.has_errors), None)
     if works is None or fails is None:
         return None
-    cause = next((item for item in fails.findings if item.code == fails.root_cause and item.code), None)
+    cause = fails.cause
     what = cause.title if cause else Text(fails.error or "-", fails.error or "-")
     return Text(
         "{works} works, {fails} does not: {what}   {code}", "{works} 可用，{fails} 不可用：{zh}   {code}"
@@ -123,7 +125,7 @@ def _pair(comparison: Comparison) -> Text | None:
         fails=fails.nodes[0].name,
         what=what.en,
         zh=what.zh,
-        code=fails.root_cause or "",
+        code=cause.code if cause else "",
     )
 
 
@@ -179,12 +181,10 @@ def why(group: Group) -> Text:
         return Text("could not be examined: {error}", "无法检查：{error}").format(error=group.error)
     if group.is_reference and not group.has_errors:
         return REFERENCE
-    cause = next((item for item in group.findings if item.code and item.code == group.root_cause), None)
-    if cause and (group.has_errors or cause in group.only_here):
-        return Text(f"{cause.code} {cause.title.en}", f"{cause.code} {cause.title.zh}")
+    if group.has_errors and group.cause:
+        return _titled(group.cause)
     if group.only_here:
-        first = group.only_here[0]
-        return Text(f"{first.code or first.link} {first.title.en}", f"{first.code or first.link} {first.title.zh}")
+        return _titled(group.only_here[0])
     if group.differences:
         first_difference = group.differences[0]
         return Text(
@@ -194,9 +194,14 @@ def why(group: Group) -> Text:
     if group.is_reference:
         return REFERENCE
     if group.not_here:
-        first = group.not_here[0]
-        return Text("without {code}", "无 {code}").format(code=first.code or first.link)
+        codes = ", ".join(item.code or item.link for item in group.not_here)
+        return Text("without {codes}", "无 {codes}").format(codes=codes)
     return SAME_ENVIRONMENT
+
+
+def _titled(finding: Finding) -> Text:
+    name = finding.code or finding.link
+    return Text(f"{name} {finding.title.en}", f"{name} {finding.title.zh}")
 
 
 def _more(group: Group, language: Language) -> str:
@@ -206,38 +211,36 @@ def _more(group: Group, language: Language) -> str:
     return Text(" and {n} more", " 等 {m} 处差异").format(n=rest, m=rest + 1).to(language)
 
 
+def value(difference: Difference, given: str | None, language: Language) -> str:
+    """Return one side of a difference; where there is none, whether that says anything."""
+    if given is not None:
+        return given
+    return (NOT_THERE if absence_tells(difference.key) else NOT_TOLD).to(language)
+
+
 def change(difference: Difference, language: Language) -> str:
     """Return one difference: the reference's value, and the value here."""
-    absent = NOTHING_HERE.to(language)
-    usual = absent if difference.usual is None else difference.usual
-    here = absent if difference.here is None else difference.here
+    usual, here = (value(difference, given, language) for given in (difference.usual, difference.here))
     return f"{difference.key}: {usual} → {here}"
 
 
 def tie(difference: Difference, group: Group, language: Language) -> str:
     """Return how far a difference is known to matter."""
     if difference.codes:
-        text = Text("{codes} names it, and is only there", "{codes} 指明了它，且仅在此组出现")
+        text = Text("see {codes}, found only here", "见 {codes}，仅此组出现")
         return text.format(codes=", ".join(difference.codes)).to(language)
-    codes = ", ".join(dict.fromkeys(item.code for item in group.only_here if item.code))
-    if difference.standing == "drift" and codes:
+    if difference.standing == "other":
+        return Text("no finding is about it", "没有检查结果涉及它").to(language)
+    if codes := ", ".join(dict.fromkeys(item.code for item in group.only_here if item.code)):
         text = Text(
-            "flex_attention depends on it; {codes} is only there too", "flex_attention 依赖它；{codes} 也仅在此组出现"
+            "flex_attention depends on it; also found only here: {codes}",
+            "flex_attention 依赖它；仅此组出现的还有 {codes}",
         )
         return text.format(codes=codes).to(language)
-    if difference.standing == "drift":
-        return Text("flex_attention depends on it; no fault was found", "flex_attention 依赖它；未发现故障").to(
-            language
-        )
-    return Text("no finding names it", "没有检查结果涉及它").to(language)
+    return Text("flex_attention depends on it; no fault was found", "flex_attention 依赖它；未发现故障").to(language)
 
 
 def unusable_line(item: Unusable, language: Language) -> str:
     """Return which file is no report, and what it is."""
     what = UNUSABLE[item.kind].to(language)
     return f"{item.path}: {what}" + (f" ({item.detail})" if item.detail else "")
-
-
-def remedy(finding: Finding, language: Language) -> str:
-    """Return what to do about a finding, as far as the report says."""
-    return finding.remedy.to(language)

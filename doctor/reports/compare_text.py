@@ -35,6 +35,7 @@ _PROOF = 3
 _STYLE = {"healthy": "green", "broken": "bold red", "unknown": "magenta"}
 _LABEL = {
     "nodes": Text("nodes", "节点"),
+    "found": Text("found", "检查结果"),
     "only here": Text("only here", "仅在此组"),
     "not here": Text("not here", "此组没有"),
     "proof": Text("proof", "证据"),
@@ -123,7 +124,7 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
     mark = " reference" if group.is_reference else ""
     label = f"GROUP {group.number}{mark} {group.verdict} {len(group.nodes)}"
     yield f"{label} {node_names(group, everything=page.detail == 'verbose')}: {why(group).to(language)}"
-    for finding in group.only_here:
+    for finding in group.noteworthy:
         fix = finding.remedy.to(language)
         line = f"{finding.status.upper()} group {group.number} {finding.code or '-'} {finding.link}"
         line += f" {finding.title.to(language)}"
@@ -133,10 +134,9 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
         yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"
     shown, hidden = _shown_differences(group, page)
     for item in shown:
-        head = f"{item.standing.upper()} group {group.number}"
-        yield f"{head} {change(item, language)} ({tie(item, group, language)})"
+        yield f"DIFFERS group {group.number} {change(item, language)} ({tie(item, group, language)})"
     if hidden:
-        yield f"OTHER group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
+        yield f"DIFFERS group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
             language
         )
 
@@ -187,7 +187,7 @@ class _Terminal:
             self.console.print()
             self._table(shown)
         for group in shown:
-            if group.only_here or group.differences or group.not_here or group.error or len(group.nodes) > 1:
+            if group.noteworthy or group.differences or group.not_here or group.error or len(group.nodes) > 1:
                 self.console.print()
                 self._group(group)
         self._rest()
@@ -234,16 +234,16 @@ class _Terminal:
         self._labelled(title, node_names(group, everything=everything), indent=0, label_style=_STYLE[group.verdict])
         if group.error:
             self._labelled("error", group.error)
-        for finding in group.only_here:
-            self._finding(finding)
+        for finding in group.noteworthy:
+            self._finding(finding, "found" if group.is_reference else "only here")
         for number, finding in enumerate(group.not_here):
             text = f"{finding.code or finding.link}  {finding.title.to(self.language)}"
             self._labelled("not here" if not number else "", text)
         self._differences(group)
 
-    def _finding(self, finding: Finding) -> None:
+    def _finding(self, finding: Finding, label: str) -> None:
         style = "bold red" if finding.severity == "error" else "yellow"
-        self._labelled("only here", f"{finding.code or finding.link}  {finding.title.to(self.language)}", style=style)
+        self._labelled(label, f"{finding.code or finding.link}  {finding.title.to(self.language)}", style=style)
         shown = finding.evidence if self.page.detail == "verbose" else finding.evidence[:_PROOF]
         for number, item in enumerate(shown):
             self._labelled("proof" if not number else "", _evidence(item), copy=True)
