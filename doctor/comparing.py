@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -15,7 +15,6 @@ from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Nod
 from flexdoctor.findings import Evidence, Finding, Verdict
 from flexdoctor.nodes import NodeIdentity, NodeReport, StartedTrace, Unusable
 from flexdoctor.profile import absence_tells, fingerprint, is_of_the_chain, links_of, names_in
-from flexdoctor.serialise import from_json
 from flexdoctor.text import NOTHING, Text
 
 ALL_RUNS = "all"
@@ -138,7 +137,7 @@ class Gathering:
 
     def _finding(self, data: Mapping[str, Any]) -> Finding:
         """Return a finding as it stands in a report; equal ones are one object, however many groups have them."""
-        key = json.dumps(data, sort_keys=True)
+        key = json.dumps(data)
         if key not in self._findings:
             self._findings[key] = read_finding(data)
         return self._findings[key]
@@ -253,21 +252,13 @@ class Gathering:
         )
 
     def _differences(self, here: str | None, usual: str | None, only_here: Sequence[Finding]) -> tuple[Difference, ...]:
-        if here == usual or here is None or usual is None:
-            return ()
-        ours, theirs = self._profiles.get(here), self._profiles.get(usual)
-        if not ours or not theirs:
-            return ()
         found = [item for item in only_here if item.code and item.status in ("fail", "warn", "unknown")]
         first = next((item.code for item in found if item.severity == "error"), None)
-        order = {key: position for position, key in enumerate(dict.fromkeys([*theirs, *ours]))}
         ranked = []
-        for key, position in order.items():
-            if ours.get(key) == theirs.get(key):
-                continue
-            item, nearness = _difference(key, theirs.get(key), ours.get(key), found)
+        for position, key, before, now in self._profiles.changed(usual, here):
+            item, nearness = _difference(key, before, now, found)
             # That a thing is there at all weighs more than which version of it.
-            both = None not in (item.usual, item.here)
+            both = None not in (before, now)
             rank = (_WORST_FIRST.index(item.standing), first not in item.codes, nearness, both, position)
             ranked.append((rank, item))
         return tuple(item for _, item in sorted(ranked, key=lambda pair: pair[0]))
@@ -317,6 +308,7 @@ class _Profiles:
         self._base: dict[str, str] = {}
         self._changes: dict[str, dict[str, str | None]] = {}
         self._strings: dict[str, str] = {}
+        self._positions: dict[str, int] = {}
 
     def once(self, value: str) -> str:
         """Return an equal string, always the same object."""
@@ -328,14 +320,32 @@ class _Profiles:
             return None
         if isinstance(given, str) and given in self._changes:
             return given
-        profile = {self.once(str(key)): self.once(str(value)) for key, value in environment.items()}
-        name = given if isinstance(given, str) else fingerprint(profile)
+        name = (
+            given if isinstance(given, str) else fingerprint({str(key): str(environment[key]) for key in environment})
+        )
         if not self._base:
-            self._base = profile
-        changes: dict[str, str | None] = {key: value for key, value in profile.items() if self._base.get(key) != value}
-        changes.update({key: None for key in self._base if key not in profile})
+            self._base = {str(key): str(value) for key, value in environment.items()}
+            self._positions = {key: position for position, key in enumerate(self._base)}
+        base = self._base
+        changes: dict[str, str | None] = {
+            self.once(str(key)): self.once(str(value)) for key, value in environment.items() if base.get(key) != value
+        }
+        for key in changes:
+            self._positions.setdefault(key, len(self._positions))
+        changes.update({key: None for key in base if key not in environment})
         self._changes[name] = changes
         return self.once(name)
+
+    def changed(self, usual: str | None, here: str | None) -> Iterator[tuple[int, str, str | None, str | None]]:
+        """Yield the keys in which two profiles differ, with where each stands and both values."""
+        before, now = self._changes.get(usual or ""), self._changes.get(here or "")
+        if before is None or now is None or usual == here:
+            return
+        for key in {**before, **now}:
+            base = self._base.get(key)
+            old, new = before.get(key, base), now.get(key, base)
+            if old != new:
+                yield self._positions[key], key, old, new
 
     def get(self, name: str | None) -> dict[str, str]:
         """Return the whole profile of a fingerprint."""
@@ -365,11 +375,22 @@ def read_finding(data: Mapping[str, Any]) -> Finding:
         code=data.get("code"),
         severity=data.get("severity") or "none",
         detail=text("detail"),
-        evidence=tuple(from_json(Evidence, item, "evidence") for item in data.get("evidence") or ()),
+        evidence=tuple(_evidence(item) for item in data.get("evidence") or ()),
         predicted_errors=tuple(str(item) for item in data.get("predicted_errors") or ()),
         remedy=text("remedy"),
         affects=tuple(data.get("affects") or ()),
         blocked_by=data.get("blocked_by"),
+    )
+
+
+def _evidence(data: Mapping[str, Any]) -> Evidence:
+    path, line, source = data.get("path"), data.get("line"), data.get("source")
+    return Evidence(
+        kind=data["kind"],
+        text=str(data["text"]),
+        path=path if isinstance(path, str) else None,
+        line=line if isinstance(line, int) else None,
+        source=source if isinstance(source, str) else None,
     )
 
 
