@@ -19,13 +19,14 @@ from typing import Any
 
 from flexdoctor.nodes import STARTED_KIND, STARTED_SUFFIX, NodeIdentity
 from flexdoctor.serialise import to_json
+from flexdoctor.text import Text, UserError
 
 #: What a file system says that cannot do the thing at all; a full disk is not among them.
 _UNABLE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM, errno.EINVAL, errno.EXDEV, errno.ENOTTY}
 _MAX_NAME = 180
 
 
-class CollectError(Exception):
+class CollectError(UserError):
     """The folder cannot take a report; one line that says why."""
 
 
@@ -71,7 +72,12 @@ class Collection:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CollectError(f"--collect: {self.folder} is not a folder: {error.strerror or error}") from error
+            raise CollectError(
+                Text(
+                    "--collect: {folder} is no folder and cannot be made one: {why}",
+                    "--collect：{folder} 不是目录，也无法创建：{why}",
+                ).format(folder=self.folder, why=error.strerror or error)
+            ) from error
         trace = {"kind": STARTED_KIND, "node": to_json(self.identity)}
         self._write(self.trace_path, json.dumps(trace) + "\n")
 
@@ -98,7 +104,11 @@ class Collection:
                     raise
                 _write_whole(path, text)
         except OSError as error:
-            raise CollectError(f"--collect: cannot write {path}: {error.strerror or error}") from error
+            raise CollectError(
+                Text("--collect: cannot write {path}: {why}", "--collect：无法写入 {path}：{why}").format(
+                    path=path, why=error.strerror or error
+                )
+            ) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from flexdoctor.text import Text, UserError
+
 _MOST = 1_000_000
+_UNBALANCED = Text("brackets do not match in {text!r}", "{text!r} 中的方括号不配对")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)\Z", re.DOTALL)
 
 
-class HostListError(ValueError):
+class HostListError(UserError):
     """A list of hosts that cannot be taken apart; one line that says where."""
 
 
@@ -25,7 +28,11 @@ def expand(text: str) -> list[str]:
         for name in _expand_one(part):
             names[name] = None
             if len(names) > _MOST:
-                raise HostListError(f"{text[:60]} names more than {_MOST} hosts")
+                raise HostListError(
+                    Text("{text} names more than {most} hosts", "{text} 列出的主机超过 {most} 台").format(
+                        text=text[:60], most=_MOST
+                    )
+                )
     return list(names)
 
 
@@ -93,7 +100,7 @@ def _split(text: str) -> Iterator[str]:
         elif character == "]":
             depth -= 1
         if depth < 0 or depth > 1:
-            raise HostListError(f"brackets do not match in {text[:60]!r}")
+            raise HostListError(_UNBALANCED.format(text=text[:60]))
         if not depth and (character == "," or character.isspace()):
             if part:
                 yield part
@@ -101,7 +108,7 @@ def _split(text: str) -> Iterator[str]:
         else:
             part += character
     if depth:
-        raise HostListError(f"brackets do not match in {text[:60]!r}")
+        raise HostListError(_UNBALANCED.format(text=text[:60]))
     if part:
         yield part
 
@@ -115,10 +122,19 @@ def _expand_one(part: str) -> Iterator[str]:
     for piece in inner.split(","):
         match = _RANGE.match(piece.strip())
         if match is None:
-            raise HostListError(f"expected numbers like 01-16 in brackets, found {piece!r} in {part!r}")
+            raise HostListError(
+                Text(
+                    "expected numbers like 01-16 in brackets, found {piece!r} in {part!r}",
+                    "方括号内应为 01-16 这样的数字，{part!r} 中却是 {piece!r}",
+                ).format(piece=piece, part=part)
+            )
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low) or int(high) - int(low) > _MOST:
-            raise HostListError(f"{piece!r} in {part!r} is no range")
+            raise HostListError(
+                Text("{piece!r} in {part!r} is no range", "{part!r} 中的 {piece!r} 不是有效范围").format(
+                    piece=piece, part=part
+                )
+            )
         for number in range(int(low), int(high) + 1):
             for tail in _expand_one(end):
                 yield f"{start}{number:0{len(low)}d}{tail}"

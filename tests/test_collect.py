@@ -199,7 +199,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_trace(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CollectError, match="is not a folder"):
+    with pytest.raises(CollectError, match="is no folder"):
         Collection(tmp_path / "file", NODE).start()
 
     def refuse(*_: object, **__: object) -> None:

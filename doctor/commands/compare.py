@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flexdoctor.commands import options
+from flexdoctor.commands.help import OUTPUT
 from flexdoctor.commands.running import StopError, write
 from flexdoctor.reports.compare_rendering import CompareFormat, render
+from flexdoctor.text import Text, unreadable
 
 if TYPE_CHECKING:
     from flexdoctor.comparing import Expectation
@@ -36,7 +38,7 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="DIR|FILE...",
-            help="A folder that `check --collect` filled, or reports (check --format json) and snapshots.",
+            help="A folder that `check --collect` filled, or reports and snapshots.",
             show_default=False,
         ),
     ],
@@ -47,37 +49,49 @@ def compare(
         str | None,
         typer.Option("--hosts", metavar="FILE|LIST", help="Which: a host file, or node[01-16],login1."),
     ] = None,
-    run: Annotated[
-        str | None, typer.Option("--run", metavar="ID", help="Only this run of a job; all: take all as one job.")
-    ] = None,
-    format_: Annotated[CompareFormat, typer.Option("--format", "-f", help="How it is written.")] = CompareFormat.text,
+    format_: Annotated[
+        CompareFormat,
+        typer.Option("--format", "-f", metavar="FORMAT", help="text, json, markdown or junit."),
+    ] = CompareFormat.text,
     output: options.OutputOption = None,
     fail_on: Annotated[
         CompareFailOn,
         typer.Option(
             "--fail-on",
-            help="Exit with 1 from here on: error (broken, missing, unfinished nodes), drift (also where what "
-            "flex_attention depends on differs), warning (also warnings), any (also any other difference).",
+            metavar="LEVEL",
+            help="Exit with 1 from error, drift (assumed), warning or any on. error: broken, missing or unfinished "
+            "nodes. drift: also where something differs that flex_attention depends on. warning: also warnings. "
+            "any: also any other difference.",
         ),
     ] = CompareFailOn.drift,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 3 when a file is no report or something is unknown.")
     ] = False,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
-    lang: options.LangOption = None,
-    color: Annotated[
-        options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")
-    ] = options.Color.auto,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every group, difference and name.")] = False,
+    lang: options.LangOption = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="ID",
+            help="Only this run of a job; all: take all runs as one job.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.", rich_help_panel=OUTPUT)
+    ] = False,
+    color: Annotated[
+        options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.", rich_help_panel=OUTPUT)
+    ] = options.Color.auto,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Compare nodes: which are alike, what differs, and which difference is a fault.
+    """Say which nodes are alike, what differs between the others, and which difference is a fault.
 
     With two reports, one of a node that works and one of a node that does not, the difference that matters is on
     top. With a folder, nodes that are missing or never finished are named too.
 
-    Exit codes: 0 all alike and healthy, 1 faults, missing nodes or drift (--fail-on), 2 usage, 3 nothing could be
-    read, or not all under --strict.
+    Exit codes: 0 alike and healthy, 1 not so (--fail-on), 2 usage, 3 could not complete.
     """
     from flexdoctor.comparing import Gathering  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.comparison import exit_code  # noqa: PLC0415
@@ -110,17 +124,26 @@ def _expectation(expect: int | None, hosts: str | None) -> Expectation:
         is_file = path.is_file()
         text = path.read_text(encoding="utf-8-sig") if is_file else hosts
     except (OSError, ValueError) as error:
-        raise StopError(f"--hosts: {hosts} cannot be read: {getattr(error, 'strerror', None) or error}", 2) from error
+        why = getattr(error, "strerror", None) or error
+        message = Text("--hosts: {hosts} cannot be read: {why}", "--hosts：无法读取 {hosts}：{why}")
+        raise StopError(message.format(hosts=hosts, why=why), 2) from error
     try:
         named = hostlists.parse_file(text) if is_file else hostlists.expand(text)
     except hostlists.HostListError as error:
-        raise StopError(f"--hosts: {error}", 2) from error
+        raise StopError(Text(f"--hosts: {error.message.en}", f"--hosts：{error.message.zh}"), 2) from error
     if not named:
-        raise StopError(f"--hosts: {hosts} names no host", 2)
+        raise StopError(
+            Text("--hosts: {hosts} names no host", "--hosts：{hosts} 未列出任何主机").format(hosts=hosts), 2
+        )
     if not is_file and any("/" in name for name in named):
-        raise StopError(f"--hosts: there is no file {hosts}; expected one, or names like node[01-16],login1", 2)
+        message = Text(
+            "--hosts: there is no file {hosts}; expected one, or names like node[01-16],login1",
+            "--hosts：没有文件 {hosts}；应为文件，或 node[01-16],login1 这样的名称",
+        )
+        raise StopError(message.format(hosts=hosts), 2)
     if expect is not None and expect != len(named):
-        raise StopError(f"--expect {expect}: --hosts names {len(named)}", 2)
+        message = Text("--expect {expect}: --hosts names {count}", "--expect {expect}：--hosts 列出了 {count} 台")
+        raise StopError(message.format(expect=expect, count=len(named)), 2)
     return Expectation(hosts=tuple(named), by="--hosts")
 
 
@@ -133,9 +156,13 @@ def _items(paths: list[Path]) -> Iterator[Item]:
             try:
                 yield from reader.read_folder(path)
             except OSError as error:
-                raise StopError(f"{path} cannot be listed: {error.strerror or error}", 3) from error
+                raise StopError(unreadable(path, error), 3) from error
         elif not path.exists():
-            raise StopError(f"there is no {path}; expected a folder of reports, or reports", 2)
+            message = Text(
+                "there is no {path}; expected a folder of reports, or reports",
+                "没有 {path}；应为报告所在目录，或报告文件",
+            )
+            raise StopError(message.format(path=path), 2)
         else:
             yield reader.read_file(str(path))
 
@@ -150,7 +177,7 @@ def _diagnosed(snapshot: NodeSnapshot) -> NodeReport | Unusable:
     try:
         facts = snapshots.parse(snapshot.text, snapshot.path)
     except snapshots.SnapshotError as error:
-        return Unusable(snapshot.path, "malformed", str(error))
+        return Unusable(snapshot.path, "malformed", error.message.en)
     return NodeReport(snapshot.path, node_document(chain.diagnose(facts, CHAIN), facts))
 
 
