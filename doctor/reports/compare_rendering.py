@@ -80,13 +80,17 @@ def headline(comparison: Comparison) -> Text:
         codes = ", ".join(dict.fromkeys(group.cause.code or "" for group in broken if group.cause))
         parts.insert(
             0,
-            Text("{count} of {total} nodes broken{codes}", "{total} 个节点中有 {count} 个故障{codes_zh}").format(
+            Text("{count} of {total} nodes broken{codes}", "{total} 个节点中有 {count} 个有故障{codes_zh}").format(
                 count=count, total=total, codes=f" ({codes})" if codes else "", codes_zh=f"（{codes}）" if codes else ""
             ),
         )
     if not parts:
         return _all_there(comparison)
-    if not broken:
+    drifted = [group for group in comparison.groups if not group.has_errors and group.has_drifted]
+    if drifted:
+        count = sum(len(group.nodes) for group in drifted)
+        parts.insert(1 if broken else 0, Text("{n} drifted", "{n} 个不一致").format(n=count))
+    if not broken and not drifted:
         parts.append(
             Text("nothing wrong with the {total} that reported", "已报告的 {total} 个节点未发现问题").format(
                 total=total
@@ -132,7 +136,7 @@ def _pair(comparison: Comparison) -> Text | None:
 def _all_there(comparison: Comparison) -> Text:
     groups, total = comparison.groups, comparison.node_count
     unknown = [group for group in groups if group.verdict == "unknown"]
-    counts = sum(item.standing != "other" for group in groups for item in group.differences)
+    counts = any(group.has_drifted for group in groups)
     alike = len({group.fingerprint for group in groups}) == 1
     if unknown:
         count = sum(len(group.nodes) for group in unknown)
@@ -243,4 +247,9 @@ def tie(difference: Difference, group: Group, language: Language) -> str:
 def unusable_line(item: Unusable, language: Language) -> str:
     """Return which file is no report, and what it is."""
     what = UNUSABLE[item.kind].to(language)
-    return f"{item.path}: {what}" + (f" ({item.detail})" if item.detail else "")
+    return f"{item.path}: {what}" + (in_brackets(item.detail, language) if item.detail else "")
+
+
+def in_brackets(text: str, language: Language) -> str:
+    """Return a remark behind something, in the brackets of the language."""
+    return f"（{text}）" if language == "zh" else f" ({text})"

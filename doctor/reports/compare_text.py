@@ -19,6 +19,7 @@ from flexdoctor.reports.compare_rendering import (
     VERDICT,
     change,
     headline,
+    in_brackets,
     names,
     node_names,
     tie,
@@ -134,7 +135,8 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
         yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"
     shown, hidden = _shown_differences(group, page)
     for item in shown:
-        yield f"DIFFERS group {group.number} {change(item, language)} ({tie(item, group, language)})"
+        told = in_brackets(tie(item, group, language), language)
+        yield f"DIFFERS group {group.number} {change(item, language)}{told}"
     if hidden:
         yield f"DIFFERS group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
             language
@@ -263,7 +265,7 @@ class _Terminal:
             following = tie(shown[number + 1], group, self.language) if number + 1 < len(shown) else ""
             # One remark for all the lines above it that it is true of.
             if told != following:
-                self._labelled("", f"  ({told})", style="dim")
+                self._labelled("", f" {in_brackets(told, self.language)}", style="dim")
             previous = told
         if hidden:
             more = Text("{n} more with -v ({told})", "另有 {n} 处，见 -v（{told}）")
