@@ -59,7 +59,7 @@ UNUSABLE = {
 }
 NOT_THERE = Text("not there", "无")
 NOT_TOLD = Text("not told", "未记录")
-REFERENCE = Text("the others are held against it", "其余各组与之比较")
+REFERENCE = Text("the reference", "参照组")
 SAME_ENVIRONMENT = Text(
     "the environment is the same, key by key; what differs is only what was found",
     "环境逐项相同，差异仅在检查结果",
@@ -80,8 +80,12 @@ def headline(comparison: Comparison) -> Text:
         codes = ", ".join(dict.fromkeys(group.cause.code or "" for group in broken if group.cause))
         parts.insert(
             0,
-            Text("{count} of {total} nodes broken{codes}", "{total} 个节点中有 {count} 个有故障{codes_zh}").format(
-                count=count, total=total, codes=f" ({codes})" if codes else "", codes_zh=f"（{codes}）" if codes else ""
+            Text("{count} of {total} broken{codes}", "{total_zh} 个节点中有 {count} 个有故障{codes_zh}").format(
+                total_zh=total,
+                count=count,
+                total=count_nodes(total),
+                codes=f" ({codes})" if codes else "",
+                codes_zh=f"（{codes}）" if codes else "",
             ),
         )
     if not parts:
@@ -163,6 +167,11 @@ def _all_there(comparison: Comparison) -> Text:
         "no node is broken; {odd} of {total} differ only in what flex_attention does not depend on",
         "没有节点故障；{total} 个节点中有 {odd} 个仅在与 flex_attention 无关的部分上不同",
     ).format(odd=odd, total=total)
+
+
+def count_nodes(number: int) -> str:
+    """Return a number of nodes in English."""
+    return f"{number:,} node{'' if number == 1 else 's'}"
 
 
 def names(group_nodes: list[str], *, everything: bool = False) -> str:
