@@ -154,5 +154,7 @@ def exit_code(comparison: Comparison, *, fail_on: FailOn = "drift", strict: bool
         return 1
     if fail_on == "any" and len(groups) > 1:
         return 1
-    unsure = any(item.status in ("unknown", "crashed") for group in groups for item in group.findings)
-    return 3 if strict and (comparison.unusable or unsure) else 0
+    statuses = {item.status for group in groups for item in group.findings}
+    if "crashed" in statuses:
+        return 3
+    return 3 if strict and (comparison.unusable or "unknown" in statuses) else 0
