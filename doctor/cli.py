@@ -90,23 +90,38 @@ def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str |
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
         elif argument.startswith(tuple(f"{name}=" for name in names)):
             asked = argument.partition("=")[2]
+        elif argument.startswith(tuple(name for name in names if not name.startswith("--"))):
+            asked = argument[2:]
     return asked
 
 
-def _stop(message: Text, exit_code: int, arguments: list[str]) -> NoReturn:
-    """End with one line on stderr, and with the one JSON document where JSON was asked for."""
-    from flexdoctor.console import choose_language  # noqa: PLC0415
+def _stop(message: Text, exit_code: int, arguments: list[str], *, reported: bool = False) -> NoReturn:
+    """End with one line on stderr, and with what the format that was asked for says of such an end."""
+    from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
 
     lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
     wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
-    if _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT") == "json":
-        from flexdoctor.reports import compare_document, document  # noqa: PLC0415
-        from flexdoctor.reports.json import render_json  # noqa: PLC0415
-
-        shape = compare_document if arguments[:1] == ["compare"] else document
-        sys.stdout.write(render_json(shape.error_document(message.to(wanted or "en"), exit_code)))
+    asked = _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT")
+    said = None if reported else _rendered(arguments, asked, message.to(wanted or "en"), exit_code)
+    if said is not None:
+        try:
+            write_report(said, None)
+        except OSError:
+            # Nobody reads it, or there is no room: the line on stderr says the same.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
+
+
+def _rendered(arguments: list[str], asked: str | None, message: str, exit_code: int) -> str | None:
+    """Return what the format that was asked for says of a run that could not be; None where that is nothing."""
+    from flexdoctor.reports import compare_rendering, rendering  # noqa: PLC0415
+
+    if arguments[:1] == ["compare"]:
+        return compare_rendering.render_error(asked, message, exit_code)
+    if asked in [item.value for item in rendering.Format]:
+        return rendering.render_error(rendering.Format(asked), message, exit_code)
+    return None
 
 
 def main() -> NoReturn:
@@ -119,7 +134,7 @@ def main() -> NoReturn:
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
     except StopError as stop:
-        _stop(stop.message, stop.exit_code, arguments)
+        _stop(stop.message, stop.exit_code, arguments, reported=stop.reported)
     except BrokenPipeError:
         # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
