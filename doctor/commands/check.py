@@ -200,10 +200,11 @@ def check(
         collecting.deliver(collection, report, facts, lang)
         wanted = [item for item in wanted if item.path is not None]
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-    says_more = wanted and (detail != "quiet" or any(item.format is not Format.text for item in wanted))
+    says_more = bool(wanted) and (detail != "quiet" or any(item.format is not Format.text for item in wanted))
     planned = plan(report, facts) if says_more else (None, ())
     diagnosis = Diagnosis(report, facts, CHAIN, *planned, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero)
-    write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
+    if wanted:
+        write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
     raise typer.Exit(diagnosis.exit_code)
 
 
