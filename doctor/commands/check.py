@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import completion, options
+from flexdoctor.commands import collecting, completion, options
 from flexdoctor.commands.help import LIVE, OUTPUT
 from flexdoctor.commands.outputs import base, outputs, write_all
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan
@@ -137,6 +138,8 @@ def check(
             "--keep-cache", help="With --live: your inductor and triton cache, not an empty one.", rich_help_panel=LIVE
         ),
     ] = False,
+    collect: options.CollectOption = None,
+    collect_ranks: options.CollectRanksOption = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.", rich_help_panel=OUTPUT)
     ] = False,
@@ -181,7 +184,9 @@ def check(
         )
         raise StopError(message, 2)
     wanted = outputs(format_, output, also or ())
-    facts = settings.read(
+    collection = collecting.begin(collect, every_rank=collect_ranks)
+    read_facts = functools.partial(
+        settings.read,
         target,
         env=tuple(env or ()),
         deep=deep,
@@ -189,24 +194,32 @@ def check(
         kernels=tuple(kernel or ()),
         online=online,
     )
-    if live:
-        facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
     required: Capability = require.value if require else "compiled_forward"
     counted: Severity = fail_on.value
-    report = chain.diagnose(
-        facts,
-        chain_,
-        required=settings.value("require", required, settings.file.require),
-        # Only who is at this machine can know that it must have the hardware; a file is shared with others.
-        hardware_required=require is not None,
-        select=settings.select(select, chain_),
-        ignore=codes(ignore, chain_, "--ignore", links=False),
-        waivers=settings.waivers(chain_),
-        today=today(),
-    )
+    try:
+        facts = read_facts()
+        if live:
+            facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+        report = chain.diagnose(
+            facts,
+            chain_,
+            required=settings.value("require", required, settings.file.require),
+            # Only who is at this machine can know that it must have the hardware; a file is shared with others.
+            hardware_required=require is not None,
+            select=settings.select(select, chain_),
+            ignore=codes(ignore, chain_, "--ignore", links=False),
+            waivers=settings.waivers(chain_),
+            today=today(),
+        )
+    except StopError as stop:
+        collecting.deliver_error(collection, stop)
+        raise
     mention_cut_off_fix(facts, lang)
+    if collection is not None:
+        collecting.deliver(collection, report, facts, lang)
+        wanted = [item for item in wanted if item.path is not None]
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-    says_more = detail != "quiet" or any(item.format is not Format.text for item in wanted)
+    says_more = bool(wanted) and (detail != "quiet" or any(item.format is not Format.text for item in wanted))
     planned = plan(report, facts) if says_more else (None, ())
     diagnosis = Diagnosis(
         report,
@@ -219,7 +232,8 @@ def check(
         configuration=settings.shown,
         not_read=settings.not_read,
     )
-    write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
+    if wanted:
+        write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
     raise typer.Exit(diagnosis.exit_code)
 
 

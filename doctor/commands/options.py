@@ -200,6 +200,25 @@ NpuSmiLimitOption = Annotated[
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
 ]
+CollectOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--collect",
+        metavar="DIR",
+        envvar="FLEXDOCTOR_COLLECT",
+        help="Under a launcher: write this node's report to DIR, for `flexdoctor compare DIR`. One a node; with "
+        "--collect-ranks one for every rank.",
+        rich_help_panel=DEPTH,
+    ),
+]
+CollectRanksOption = Annotated[
+    bool,
+    typer.Option(
+        # Told by --collect: the short help has a screen of 24 lines.
+        "--collect-ranks",
+        hidden=True,
+    ),
+]
 AlsoOption = Annotated[
     list[str] | None,
     typer.Option(

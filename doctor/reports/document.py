@@ -9,6 +9,7 @@ from flexdoctor import __version__
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Finding, Report, Waiver
 from flexdoctor.knowledge import newest_date
+from flexdoctor.profile import environment_profile, fingerprint
 from flexdoctor.reports.plan_text import plan_document
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
@@ -36,6 +37,7 @@ def report_document(
         configuration: the file whose settings were used.
     """
     interpreter = facts.interpreter
+    environment = environment_profile(facts)
     return {
         **head(),
         "target": {
@@ -56,8 +58,18 @@ def report_document(
         ],
         "plan": plan_document(plan, language) if plan else [],
         "configuration": configuration,
+        "fingerprint": fingerprint(environment),
+        "environment": environment,
         "error": None,
     }
+
+
+def node_document(report: Report, facts: Facts) -> dict[str, Any]:
+    """Return the document that one node leaves for a comparison: its sentences are there in both languages."""
+    document = report_document(report, facts)
+    for shown, finding in zip(document["findings"], report.findings, strict=True):
+        shown["zh"] = {"title": finding.title.zh, "detail": finding.detail.zh, "remedy": finding.remedy.zh}
+    return document
 
 
 def error_document(message: str, exit_code: int) -> dict[str, Any]:
@@ -72,6 +84,8 @@ def error_document(message: str, exit_code: int) -> dict[str, Any]:
         "findings": [],
         "plan": [],
         "configuration": None,
+        "fingerprint": None,
+        "environment": {},
         "error": {"message": message, "exit_code": exit_code},
     }
 
