@@ -34,7 +34,8 @@ def check(
     kernel: options.KernelOption = None,
     online: options.OnlineOption = False,
     format_: Annotated[
-        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document.")
+        Format,
+        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, one JSON document, an HTML page."),
     ] = Format.text,
     output: options.OutputOption = None,
     require: Annotated[

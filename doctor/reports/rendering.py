@@ -24,6 +24,7 @@ class Format(str, Enum):
 
     text = "text"
     json = "json"
+    html = "html"
 
     @property
     def is_for_people(self) -> bool:

@@ -1,0 +1,126 @@
+"""What every HTML page of ours is: one file that asks for nothing, works without scripts, and tells a browser so."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+
+from flexdoctor.findings import Status
+from flexdoctor.reports.markup import Child, Markup, escape, fragment, tag, verbatim
+from flexdoctor.text import Language, Text
+
+_LANG: dict[Language, str] = {"en": "en", "zh": "zh-Hans"}
+#: One character a status, so that a page says the same in print, without colour, and when it is copied into a chat.
+MARKS: dict[Status, str] = {
+    "pass": "·",
+    "warn": "!",
+    "fail": "×",
+    "blocked": "/",
+    "skipped": "-",
+    "unknown": "?",
+    "crashed": "#",
+}
+_OPEN_ALL = Text("open all", "全部展开")
+_CLOSE_ALL = Text("close all", "全部收起")
+
+
+def render_page(title: str, language: Language, body: Child) -> str:
+    """Return a whole page around `body`. Nothing in it is fetched from anywhere, and nothing else in it can run."""
+    style, script = (files(__package__).joinpath(name).read_text(encoding="ascii") for name in ("page.css", "page.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        # Before all else, so that it holds for all else.
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        verbatim("style", style),
+    )
+    page = tag("html", head, tag("body", tag("main", body), verbatim("script", script)), lang=_LANG[language])
+    return f"<!doctype html>\n{page.html}\n"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("ascii")).digest()).decode()
+
+
+def mark(status: Status, label: str | None = None) -> Markup:
+    """Return the mark of a status. `label` is what a screen reader says, where no word stands beside it."""
+    attributes = {"role": "img", "aria_label": label, "title": label} if label else {"aria_hidden": "true"}
+    return tag("span", MARKS[status], class_=f"mark {status}", **attributes)
+
+
+def section(title: str, *children: Child, class_: str | None = None, tools: Child = None) -> Markup:
+    """Return a part of the page under its heading."""
+    return tag("section", tag("h2", title, tools), *children, class_=class_)
+
+
+def open_and_close(language: Language) -> Markup:
+    """Return the buttons that the script brings to life; without it they are not shown."""
+    return tag(
+        "span",
+        tag("button", _OPEN_ALL.to(language), type="button", data_open="yes"),
+        tag("button", _CLOSE_ALL.to(language), type="button", data_open="no"),
+        class_="tools",
+        hidden=True,
+    )
+
+
+def proof(rows: list[tuple[str, str, str]]) -> Markup:
+    """Return evidence: where, what stands there, and the source of a row of knowledge. It is English in any page."""
+    return tag(
+        "ul",
+        (
+            tag(
+                "li",
+                tag("code", where, class_="where") if where else None,
+                tag("code", what),
+                tag("small", source) if source else None,
+            )
+            for where, what, source in rows
+        ),
+        class_="proof",
+        lang="en",
+    )
+
+
+def fields(rows: list[tuple[str, Child]]) -> Markup:
+    """Return pairs of a label and what it labels; those without content are left out."""
+    return tag("dl", (fragment(tag("dt", label), tag("dd", content)) for label, content in rows if content))
+
+
+def anchor(number: int) -> str:
+    """Return the id of a place in the page."""
+    return f"at-{number}"
+
+
+def code_link(code: str, to: int) -> Markup:
+    """Return a fault's code as a link within the page."""
+    return tag("a", code, class_="code", href=f"#{anchor(to)}")
+
+
+def commands(text: str) -> Markup:
+    """Return what a person will copy."""
+    return tag("pre", tag("code", text))
+
+
+__all__ = [
+    "MARKS",
+    "anchor",
+    "code_link",
+    "commands",
+    "escape",
+    "fields",
+    "mark",
+    "open_and_close",
+    "proof",
+    "render_page",
+    "section",
+]
