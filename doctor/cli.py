@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from flexdoctor import __version__
-from flexdoctor.commands.check import check
-from flexdoctor.commands.fix import fix
-from flexdoctor.commands.listing import list_
 from flexdoctor.commands.running import StopError
-from flexdoctor.commands.snapshot import snapshot
-from flexdoctor.commands.undo import undo
+from flexdoctor.text import Language, Text
+
+#: Each command by the name that a user types: module and function below `flexdoctor.commands`, and what it does.
+COMMANDS = {
+    "check": ("check.check", "Name the first broken link, with proof"),
+    "fix": ("fix.fix", "Plan what mends it, show it, apply it on a yes, verify it"),
+    "undo": ("undo.undo", "Put back, byte for byte, what a fix has changed"),
+    "snapshot": ("snapshot.snapshot", "Record the facts, to judge them elsewhere"),
+    "list": ("listing.list_", "List checks, fixes, or stacks that fit each other"),
+}
+
+
+class _Commands(TyperGroup):
+    """The commands. Only the one that is asked for is imported and gets its options built."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, short_help=what) for name, (_, what) in COMMANDS.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands; their modules need not be imported for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name][0].partition(".")
+        from flexdoctor.commands.help import Command  # noqa: PLC0415
+
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        alone.command(cmd_name, cls=Command)(
+            getattr(importlib.import_module(f"flexdoctor.commands.{module}"), function)
+        )
+        return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="flexdoctor",
+    cls=_Commands,
     help="Find the first broken link between you and compiled flex_attention on Ascend NPUs, with proof.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
@@ -36,39 +70,39 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
-app.command()(check)
-app.command()(fix)
-app.command()(undo)
-app.command()(snapshot)
-app.command("list")(list_)
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    """Whether JSON was asked for, as far as that can be told from a command line that does not parse."""
-    asked = os.environ.get("FLEXDOCTOR_FORMAT", "text")
+def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str | None:
+    """Return the value of an option, as far as that can be told from a command line that does not parse."""
+    asked = os.environ.get(variable)
     for position, argument in enumerate(arguments):
-        if argument in ("--format", "-f"):
+        if argument in names:
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
-        elif argument.startswith(("--format=", "-f=")):
+        elif argument.startswith(tuple(f"{name}=" for name in names)):
             asked = argument.partition("=")[2]
-    return asked == "json"
+    return asked
 
 
-def _stop(message: str, exit_code: int, arguments: list[str]) -> NoReturn:
+def _stop(message: Text, exit_code: int, arguments: list[str]) -> NoReturn:
     """End with one line on stderr, and with the one JSON document where JSON was asked for."""
-    if _wants_json(arguments):
+    from flexdoctor.console import choose_language  # noqa: PLC0415
+
+    lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
+    wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
+    if _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT") == "json":
         from flexdoctor.reports.document import error_document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
 
-        sys.stdout.write(render_json(error_document(message, exit_code)))
-    typer.echo(f"flexdoctor: {message}", err=True)
+        sys.stdout.write(render_json(error_document(message.to(wanted or "en"), exit_code)))
+    typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
 
 
@@ -82,25 +116,33 @@ def main() -> NoReturn:
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
     except StopError as stop:
-        _stop(str(stop), stop.exit_code, arguments)
+        _stop(stop.message, stop.exit_code, arguments)
     except BrokenPipeError:
         # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (KeyboardInterrupt, typer.Abort):
-        _stop("interrupted", 130, arguments)
+        _stop(Text("interrupted", "已中断"), 130, arguments)
     except Exception as error:  # noqa: BLE001 - the last line of defence
         _stop(*_explain(error), arguments)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _explain(error: Exception) -> tuple[str, int]:
+def _explain(error: Exception) -> tuple[Text, int]:
     """Turn what typer raises for a wrong command line, or a bug of ours, into a line and an exit code."""
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
-        return f"{format_message()} (see `flexdoctor --help`)", getattr(error, "exit_code", 2)
+        command = getattr(getattr(error, "ctx", None), "command_path", "flexdoctor")
+        said = " ".join(str(format_message()).split()).rstrip(".")
+        if "unexpected extra argument" in said and command.endswith(" check"):
+            said += "; what to examine goes behind --python, --site-packages, -r, --wheels or --snapshot"
+        return Text("{said} (see `{command} --help`)", "{said}（用法见 `{command} --help`）").format(
+            said=said, command=command
+        ), getattr(error, "exit_code", 2)
     import traceback  # noqa: PLC0415
 
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno}"
-    return f"a bug of flexdoctor: {type(error).__name__}: {error} ({where}); please report it", 3
+    return Text(
+        "a bug of flexdoctor: {error} ({where}); please report it", "flexdoctor 自身的缺陷：{error}（{where}），请反馈"
+    ).format(error=f"{type(error).__name__}: {error}", where=where), 3

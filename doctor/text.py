@@ -32,6 +32,19 @@ class Text:
 NOTHING = Text("", "")
 
 
+class UserError(Exception):
+    """An error that a person can act on: one sentence that says what was expected, what was found, what to type."""
+
+    def __init__(self, message: Text) -> None:
+        super().__init__(message.en)
+        self.message = message
+
+
+def unreadable(what: object, error: OSError) -> Text:
+    """Say that a file or folder cannot be read, and why."""
+    return Text("{what} cannot be read: {why}", "无法读取 {what}：{why}").format(what=what, why=error.strerror or error)
+
+
 def user_language(environment: dict[str, str] | None = None) -> Language:
     """Pick the language from LC_ALL, LC_MESSAGES, LANG, in the order that POSIX gives them."""
     variables = os.environ if environment is None else environment

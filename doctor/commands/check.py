@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import completion, options
+from flexdoctor.commands.help import LIVE, OUTPUT
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -19,55 +21,78 @@ if TYPE_CHECKING:
 
 def check(
     python: options.PythonOption = None,
-    site_packages: options.SitePackagesOption = None,
     requirements: options.RequirementsOption = None,
-    wheels: options.WheelsOption = None,
-    snapshot: options.SnapshotOption = None,
-    example: options.ExampleOption = None,
-    root: options.RootOption = None,
-    env: options.EnvOption = None,
-    env_file: options.EnvFileOption = None,
-    platform: options.PlatformOption = None,
-    python_version: options.PythonVersionOption = None,
-    deep: options.DeepOption = False,
-    npu_smi_limit: options.NpuSmiLimitOption = 10,
-    kernel: options.KernelOption = None,
-    online: options.OnlineOption = False,
-    format_: Annotated[
-        Format,
-        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, one JSON document, an HTML page."),
-    ] = Format.text,
-    output: options.OutputOption = None,
+    live: Annotated[bool, typer.Option("--live", help="Also run flex_attention, in a child process.")] = False,
     require: Annotated[
         options.Capability | None,
         typer.Option(
             "--require",
+            metavar="CAPABILITY",
             envvar="FLEXDOCTOR_REQUIRE",
-            help="What must work; decides which faults are errors. Default compiled_forward. "
+            help="What must work; compiled_forward if not named. Or eager, compiled_backward, compiled_captured. "
+            "It decides which faults are errors. "
             "Named here, a machine without CANN or device is an error too; else only a warning.",
         ),
     ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text, json or html.")
+    ] = Format.text,
+    output: options.OutputOption = None,
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", metavar="CODE|LINK", help="Show only these (FD2, triton_install)."),
+        typer.Option(
+            "--select",
+            autocompletion=completion.codes_and_links,
+            metavar="CODE|LINK",
+            help="Show only these (FD2, triton_install).",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="CODE", help="Accept these codes or code prefixes.")
+        list[str] | None,
+        typer.Option(
+            "--ignore",
+            autocompletion=completion.codes,
+            metavar="CODE",
+            help="Accept these codes or code prefixes.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     fail_on: Annotated[
         options.FailOn,
-        typer.Option("--fail-on", envvar="FLEXDOCTOR_FAIL_ON", help="Exit with 1 from this severity on."),
+        typer.Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            envvar="FLEXDOCTOR_FAIL_ON",
+            help="Exit with 1 from error (assumed) or warning on.",
+        ),
     ] = options.FailOn.error,
     strict: Annotated[
         bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
     ] = False,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.")] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Run flex_attention in the target's interpreter, in a child process.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.", rich_help_panel=OUTPUT)] = False,
+    lang: options.LangOption = None,
+    site_packages: options.SitePackagesOption = None,
+    root: options.RootOption = None,
+    env: options.EnvOption = None,
+    env_file: options.EnvFileOption = None,
+    wheels: options.WheelsOption = None,
+    platform: options.PlatformOption = None,
+    python_version: options.PythonVersionOption = None,
+    snapshot: options.SnapshotOption = None,
+    example: options.ExampleOption = None,
+    deep: options.DeepOption = False,
+    kernel: options.KernelOption = None,
+    online: options.OnlineOption = False,
+    npu_smi_limit: options.NpuSmiLimitOption = 10,
     device: Annotated[
         options.Device | None,
-        typer.Option("--device", help="With --live. Default auto: npu where torch_npu is installed, else cuda or cpu."),
+        typer.Option(
+            "--device",
+            help="With --live. Default auto: npu where torch_npu is installed, else cuda or cpu.",
+            rich_help_panel=LIVE,
+        ),
     ] = None,
     timeout: Annotated[
         float | None,
@@ -77,37 +102,52 @@ def check(
             min=1,
             envvar="FLEXDOCTOR_TIMEOUT",
             help="With --live: the time for all of it (900); each stage has a limit of its own besides.",
+            rich_help_panel=LIVE,
         ),
     ] = None,
     ranks: Annotated[
         int | None,
-        typer.Option("--ranks", metavar="N", min=2, max=64, help="With --live: also N ranks under torchrun."),
+        typer.Option(
+            "--ranks",
+            metavar="N",
+            min=2,
+            max=64,
+            help="With --live: also N ranks under torchrun.",
+            rich_help_panel=LIVE,
+        ),
     ] = None,
     keep_cache: Annotated[
-        bool, typer.Option("--keep-cache", help="With --live: your inductor and triton cache, not an empty one.")
+        bool,
+        typer.Option(
+            "--keep-cache", help="With --live: your inductor and triton cache, not an empty one.", rich_help_panel=LIVE
+        ),
     ] = False,
-    lang: options.LangOption = None,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.", rich_help_panel=OUTPUT)
+    ] = False,
     color: Annotated[
-        options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.")
+        options.Color, typer.Option("--color", help="NO_COLOR and FORCE_COLOR count too.", rich_help_panel=OUTPUT)
     ] = options.Color.auto,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
 ) -> None:
     """Walk the chain and name the first broken link, with proof.
 
     A machine without CANN or without an Ascend device is told in the first lines, the packages are judged all the
     same, and the exit code follows what is found in them; only with --require does the missing hardware count too.
 
-    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage, 3 could not complete.
+    Exit codes: 0 clean, 1 findings, 2 usage, 3 could not complete.
     """
     from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
     if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
-        raise StopError(f"{stray} goes with --live", 2)
+        raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
     if live and any((site_packages, requirements, wheels, snapshot, example)):
-        raise StopError("--live runs an interpreter, which this target does not have; use --python", 2)
+        message = Text(
+            "--live runs an interpreter, which this target does not have; use --python PATH",
+            "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
+        )
+        raise StopError(message, 2)
     facts = read(
         python=python,
         site_packages=site_packages,
@@ -155,7 +195,8 @@ def _run_live(
     from flexdoctor.probe.runner import DEFAULT_TIMEOUT, LiveOptions, run_live  # noqa: PLC0415
 
     if facts.interpreter.executable is None:
-        raise StopError("--live: this environment has no interpreter to run", 3)
+        message = Text("--live: this environment has no interpreter to run", "--live：该环境没有可运行的解释器")
+        raise StopError(message, 3)
     options = LiveOptions(device.value, timeout or DEFAULT_TIMEOUT, keep_cache, ranks)
     titles = {name: stage.title for name, stage in STAGES.items()}
     language = choose_language(lang.value if lang else None, sys.stderr)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import completion, options
+from flexdoctor.commands.help import INSTALL
 from flexdoctor.commands.running import StopError, codes, read
 
 if TYPE_CHECKING:
@@ -22,31 +23,51 @@ def fix(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     resume: Annotated[bool, typer.Option("--continue", help="Complete a fix that was cut off.")] = False,
     select: Annotated[
-        list[str] | None, typer.Option("--select", metavar="CODE", help="Mend only these; warnings too.")
+        list[str] | None,
+        typer.Option(
+            "--select", autocompletion=completion.codes, metavar="CODE", help="Mend only these; warnings too."
+        ),
     ] = None,
     require: Annotated[
-        options.Capability, typer.Option("--require", envvar="FLEXDOCTOR_REQUIRE", help="What must work.")
+        options.Capability,
+        typer.Option(
+            "--require",
+            metavar="CAPABILITY",
+            envvar="FLEXDOCTOR_REQUIRE",
+            help="What must work; compiled_forward if not named. Or eager, compiled_backward, compiled_captured.",
+        ),
     ] = options.Capability.compiled_forward,
     stack: Annotated[
         str | None, typer.Option("--stack", metavar="NAME", help="End in this one of the sets that the plan names.")
     ] = None,
     installer: Annotated[
-        options.InstallWith, typer.Option("--installer", help="pip where the environment has it, else uv.")
+        options.InstallWith,
+        typer.Option("--installer", help="pip where the environment has it, else uv.", rich_help_panel=INSTALL),
     ] = options.InstallWith.auto,
-    index_url: Annotated[str | None, typer.Option("--index-url", metavar="URL", help="As for pip.")] = None,
+    index_url: Annotated[
+        str | None, typer.Option("--index-url", metavar="URL", help="As for pip.", rich_help_panel=INSTALL)
+    ] = None,
     extra_index_url: Annotated[
-        list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="As for pip.")
+        list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="As for pip.", rich_help_panel=INSTALL)
     ] = None,
     find_links: Annotated[
-        list[str] | None, typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.")
+        list[str] | None,
+        typer.Option("--find-links", metavar="DIR|URL", help="As for pip: a wheelhouse.", rich_help_panel=INSTALL),
     ] = None,
-    no_index: Annotated[bool, typer.Option("--no-index", help="As for pip: nothing but --find-links.")] = False,
+    no_index: Annotated[
+        bool, typer.Option("--no-index", help="As for pip: nothing but --find-links.", rich_help_panel=INSTALL)
+    ] = False,
     with_dependencies: Annotated[
-        bool, typer.Option("--with-dependencies", help="Let installed dependencies move where the plan's packages ask.")
+        bool,
+        typer.Option(
+            "--with-dependencies",
+            help="Let installed dependencies move where the plan's packages ask.",
+            rich_help_panel=INSTALL,
+        ),
     ] = False,
     format_: Annotated[
         options.PlanFormat,
-        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", help="text, or one JSON document."),
+        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text, or json."),
     ] = options.PlanFormat.text,
     lang: options.LangOption = None,
 ) -> None:
@@ -86,5 +107,5 @@ def fix(
     try:
         code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)
     except TreatmentError as error:
-        raise StopError(error.message.to(language), error.exit_code) from error
+        raise StopError(error.message, error.exit_code) from error
     raise typer.Exit(code)

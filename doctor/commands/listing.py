@@ -11,7 +11,7 @@ from flexdoctor.commands import options
 
 
 def list_(
-    what: Annotated[options.Listing, typer.Argument(help="What to list.")],
+    what: Annotated[options.Listing, typer.Argument(metavar="checks|fixes|stacks", help="What to list.")],
     python: Annotated[str | None, typer.Option("--python", metavar="X.Y", help="stacks: that fit this Python.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="stacks: aarch64 or x86_64.")] = None,
     cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,

@@ -9,6 +9,7 @@ import typer
 
 from flexdoctor.commands import options
 from flexdoctor.commands.running import StopError, read
+from flexdoctor.text import Text
 
 
 def undo(
@@ -33,7 +34,10 @@ def undo(
     language = choose_language(lang.value if lang else None, sys.stdout)
     prefix = prefix_of(read(python=python))
     if prefix is None:
-        raise StopError("this target has no prefix, so it has no journal", 3)
+        message = Text(
+            "this environment has no prefix, so nothing was ever fixed in it", "该环境没有安装前缀，不存在可撤销的修复"
+        )
+        raise StopError(message, 3)
     problems: list[str] = []
     try:
         if list_only:
@@ -43,6 +47,6 @@ def undo(
             problems = course.undo(chosen, force=force)
             lines = [*plan_text.undone_lines(chosen, problems, language)]
     except TreatmentError as error:
-        raise StopError(error.message.to(language), error.exit_code) from error
+        raise StopError(error.message, error.exit_code) from error
     write_report(plan_text.render(lines), None)
     raise typer.Exit(3 if problems else 0)

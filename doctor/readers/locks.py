@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from flexdoctor.readers.trees import fold_home
+from flexdoctor.text import Text, UserError, unreadable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,10 +25,11 @@ else:
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_INCLUDES = 50
+_TOO_LARGE = Text("{name} is too large to be a list of packages", "{name} 过大，不像软件包清单")
 
 
-class LockError(Exception):
-    """The file cannot be used as a list of packages. One line that says what was expected and what was found."""
+class LockError(UserError):
+    """The file cannot be used as a list of packages."""
 
 
 @dataclass(frozen=True)
@@ -98,33 +100,37 @@ def read_plan(path: Path | None, text: bytes | None, platform: Platform) -> Plan
         plan = Plan()
         _read_requirements(content, path, platform, plan, seen=set())
     if not plan.packages:
-        raise LockError(f"{name} names no package" + (f" ({plan.notes[0]})" if plan.notes else ""))
+        note = f" ({plan.notes[0]})" if plan.notes else ""
+        raise LockError(
+            Text("{name} names no package{note}", "{name} 中没有任何软件包{note}").format(name=name, note=note)
+        )
     return plan
 
 
 def _read(path: Path | None) -> bytes:
     if path is None:
-        raise LockError("nothing to read")
+        raise LockError(Text("nothing to read", "没有可读取的内容"))
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise LockError(f"{path} is too large to be a list of packages")
+            raise LockError(_TOO_LARGE.format(name=path))
         return path.read_bytes()
     except OSError as error:
-        raise LockError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise LockError(unreadable(path, error)) from error
 
 
 def _decode(data: bytes, path: Path | None) -> str:
     """Decode as pip does: a byte order mark first, then UTF-8. PowerShell's `>` writes UTF-16."""
     if len(data) > MAX_BYTES:
-        raise LockError("stdin is too large to be a list of packages")
+        raise LockError(_TOO_LARGE.format(name=path or "stdin"))
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = next((name for mark, name in marks.items() if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise LockError(f"{path or 'stdin'} is not text in {encoding}") from error
+        message = Text("{name} is not text in {encoding}", "{name} 不是 {encoding} 编码的文本")
+        raise LockError(message.format(name=path or "stdin", encoding=encoding)) from error
     if "\0" in text:
-        raise LockError(f"{path or 'stdin'} is not text")
+        raise LockError(Text("{name} is not text", "{name} 不是文本文件").format(name=path or "stdin"))
     return text
 
 
@@ -235,19 +241,26 @@ def _read_toml(content: str, name: str, platform: Platform) -> Plan:
     try:
         data = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise LockError(f"{name} is not TOML: {error}") from error
+        message = Text("{name} is not TOML: {why}", "{name} 不是有效的 TOML：{why}")
+        raise LockError(message.format(name=name, why=error)) from error
     if "lock-version" in data:
         return _read_pylock(data, name, platform)
     if isinstance(data.get("package"), list):
         return Plan(list(_read_uv_lock(data["package"])))
-    raise LockError(f"{name} is neither a pylock.toml nor a uv.lock")
+    raise LockError(
+        Text(
+            "{name} is neither a pylock.toml nor a uv.lock; other lists are read line by line, as *.txt",
+            "{name} 既不是 pylock.toml 也不是 uv.lock；其他清单请用 .txt，每行一个软件包",
+        ).format(name=name)
+    )
 
 
 def _read_pylock(data: Mapping[str, Any], name: str, platform: Platform) -> Plan:
     try:
         lock = Pylock.from_dict(data)
     except PylockValidationError as error:
-        raise LockError(f"{name} is not a valid pylock.toml: {error}") from error
+        message = Text("{name} is not a valid pylock.toml: {why}", "{name} 不是有效的 pylock.toml：{why}")
+        raise LockError(message.format(name=name, why=error)) from error
     return Plan(
         [
             Planned(package.name, str(package.version) if package.version else None, package.name)

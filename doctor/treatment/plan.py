@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Availability, Capability, CapabilityAnswer, Report
-from flexdoctor.text import NOTHING, Text
+from flexdoctor.text import NOTHING, Text, UserError
 
 if TYPE_CHECKING:
     from flexdoctor.knowledge.stacks import Stack
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 StepKind = Literal["install", "uninstall", "remove", "patch", "manual"]
 
 
-class TreatmentError(Exception):
-    """A treatment cannot start or go on. The message is a sentence in both languages."""
+class TreatmentError(UserError):
+    """A treatment cannot start or go on."""
 
     def __init__(self, message: Text, exit_code: int = 3) -> None:
-        super().__init__(message.en)
-        self.message = message
+        super().__init__(message)
         self.exit_code = exit_code
 
 
