@@ -9,6 +9,7 @@ from flexdoctor import __version__
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Finding, Report
 from flexdoctor.knowledge import newest_date
+from flexdoctor.profile import environment_profile, fingerprint
 from flexdoctor.reports.plan_text import plan_document
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
@@ -34,6 +35,7 @@ def report_document(
         fixes: the remedies that there are.
     """
     interpreter = facts.interpreter
+    environment = environment_profile(facts)
     return {
         **_head(),
         "target": {
@@ -53,6 +55,8 @@ def report_document(
             _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
         ],
         "plan": plan_document(plan, language) if plan else [],
+        "fingerprint": fingerprint(environment),
+        "environment": environment,
         "error": None,
     }
 
@@ -68,6 +72,8 @@ def error_document(message: str, exit_code: int) -> dict[str, Any]:
         "capabilities": {name: {"available": "unknown", "because": None} for name in CAPABILITIES},
         "findings": [],
         "plan": [],
+        "fingerprint": None,
+        "environment": {},
         "error": {"message": message, "exit_code": exit_code},
     }
 
