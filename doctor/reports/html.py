@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flexdoctor import __version__
 from flexdoctor.findings import CAPABILITIES, Capability, Finding, Status, Verdict
-from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.html_page import (
     anchor,
     code_link,
     commands,
+    entry,
     fields,
+    foot,
     mark,
     open_and_close,
-    proof,
+    reasons,
     render_page,
     section,
+    status_word,
 )
 from flexdoctor.reports.markup import Child, Markup, fragment, tag
 from flexdoctor.reports.plan_text import plan_lines
@@ -25,14 +26,12 @@ from flexdoctor.reports.rendering import Diagnosis, Page
 from flexdoctor.reports.text import (
     _AVAILABLE,
     _CAPABILITY,
-    _LABEL,
     _STATUS,
     _WORST,
     TextOptions,
     _also,
     _headline,
     _remedy,
-    _where,
 )
 from flexdoctor.text import Language, Text
 
@@ -47,18 +46,11 @@ _DO = Text("What to do", "如何处理")
 _FINDINGS = Text("Findings", "检查结果")
 _NOTHING_TO_DO = Text("Nothing has to be done.", "无需处理。")
 _REQUIRED = Text("* the verdict is about this one", "* 结论针对此项")
-_SKIPPED = Text("skipped", "跳过")
-_WAIVED = Text("accepted", "已接受")
-_EXPIRES = Text("until {date}", "有效期至 {date}")
 _BLOCKED_BY = Text("settle this one first: ", "须先解决：")
 _EXPLAIN = Text("more", "详情")
 _APPLY = Text("to do it", "执行")
 _EXAMINED = Text("examined", "检查对象")
 _PYTHON = Text("interpreter", "解释器")
-_FOOT = Text(
-    "Written by flexdoctor {version}, knowledge of {date}. This page is one file and loads nothing.",
-    "由 flexdoctor {version} 生成，知识库 {date}。本页为单个文件，不加载任何外部内容。",
-)
 
 
 def render(diagnosis: Diagnosis, page: Page) -> str:
@@ -95,7 +87,7 @@ class _Report:
                     tag("div", (self._finding(*item) for item in enumerate(self.findings)), class_="findings"),
                     tools=open_and_close(self.language),
                 ),
-                tag("footer", self._say(_FOOT.format(version=__version__, date=newest_date()))),
+                foot(self.language),
             ),
         )
 
@@ -157,12 +149,7 @@ class _Report:
 
     def _state(self, finding: Finding) -> Iterator[Markup]:
         yield mark(finding.status)
-        yield tag("span", self._status(finding), class_="word")
-
-    def _status(self, finding: Finding) -> str:
-        if finding.waiver:
-            return self._say(_WAIVED)
-        return self._say(_SKIPPED if finding.status == "skipped" else _STATUS[finding.status]).lower()
+        yield tag("span", status_word(finding, self.language), class_="word")
 
     def _capabilities(self) -> Markup:
         return section(
@@ -209,50 +196,20 @@ class _Report:
 
     def _finding(self, number: int, finding: Finding) -> Markup:
         check = next((item for item in self.chain if item.link == finding.link), None)
-        row = (
-            mark(finding.status),
-            tag("span", self._status(finding), class_="word"),
-            tag("span", self._say(check.title) if check else finding.link, class_="name"),
-            tag("span", finding.code if finding.status not in ("pass", "skipped") else None, class_="codes code"),
-            tag("span", self._say(finding.title), class_="title"),
-        )
-        body = self._body(finding)
-        if body is None:
-            return tag("div", row, class_=f"row {finding.status}", id=anchor(number))
-        return tag(
-            "details",
-            tag("summary", row, class_=f"row {finding.status}"),
-            # The id is inside, so that a link to it opens what is around it, without any script.
-            tag("div", body, class_="body", id=anchor(number)),
-            open=finding is self.report.root_cause,
-        )
-
-    def _body(self, finding: Finding) -> Markup | None:
-        sites = self.facts.target.site_packages
-        evidence = [(_where(item, sites), item.text, item.source or "") for item in finding.evidence]
-        rows: list[tuple[str, Child]] = [
-            (self._say(_LABEL["proof"]), proof(evidence) if evidence else None),
-            (
-                self._say(_LABEL["see"]),
-                tag("div", map(commands, finding.predicted_errors), lang="en") if finding.predicted_errors else None,
-            ),
-            (self._say(_LABEL["why"]), self._say(finding.detail)),
-            (self._say(_LABEL["fix"]), _remedy(finding, self.options)),
-            (self._say(_WAIVED), self._waiver(finding)),
-        ]
+        more = reasons(finding, self.language, self.facts.target.site_packages, _remedy(finding, self.options))
         if finding.blocked_by:
-            rows.append(
-                (self._say(_STATUS["blocked"]), fragment(self._say(_BLOCKED_BY), self._code(finding.blocked_by)))
-            )
+            cause = fragment(self._say(_BLOCKED_BY), self._code(finding.blocked_by))
+            more.append((self._say(_STATUS["blocked"]), cause))
         if finding.code and finding.status in ("fail", "warn"):
-            rows.append((self._say(_EXPLAIN), tag("code", f"flexdoctor explain {finding.code}")))
-        return fields(rows) if any(content for _, content in rows) else None
-
-    def _waiver(self, finding: Finding) -> str | None:
-        if finding.waiver is None:
-            return None
-        until = f" ({self._say(_EXPIRES.format(date=finding.waiver.expires))})" if finding.waiver.expires else ""
-        return finding.waiver.reason + until
+            more.append((self._say(_EXPLAIN), tag("code", f"flexdoctor explain {finding.code}")))
+        return entry(
+            finding,
+            self._say(check.title) if check else finding.link,
+            self.language,
+            more,
+            at=anchor(number),
+            is_open=finding is self.report.root_cause,
+        )
 
 
 def _plan_row(label: str, content: Child) -> Markup:

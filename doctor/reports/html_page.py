@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from importlib.resources import files
 
-from flexdoctor.findings import Status
-from flexdoctor.reports.markup import Child, Markup, escape, fragment, tag, verbatim
+from flexdoctor import __version__
+from flexdoctor.findings import Finding, Status
+from flexdoctor.knowledge import newest_date
+from flexdoctor.reports.markup import Child, Markup, fragment, tag, verbatim
+from flexdoctor.reports.text import _LABEL as LABEL
+from flexdoctor.reports.text import _STATUS as STATUS
+from flexdoctor.reports.text import _where as where
 from flexdoctor.text import Language, Text
 
 _LANG: dict[Language, str] = {"en": "en", "zh": "zh-Hans"}
@@ -21,6 +27,13 @@ MARKS: dict[Status, str] = {
     "unknown": "?",
     "crashed": "#",
 }
+_SKIPPED = Text("skipped", "跳过")
+_WAIVED = Text("accepted", "已接受")
+_EXPIRES = Text("until {date}", "有效期至 {date}")
+_FOOT = Text(
+    "Written by flexdoctor {version}, knowledge of {date}. This page is one file and loads nothing.",
+    "由 flexdoctor {version} 生成，知识库 {date}。本页为单个文件，不加载任何外部内容。",
+)
 _OPEN_ALL = Text("open all", "全部展开")
 _CLOSE_ALL = Text("close all", "全部收起")
 
@@ -96,6 +109,71 @@ def fields(rows: list[tuple[str, Child]]) -> Markup:
     return tag("dl", (fragment(tag("dt", label), tag("dd", content)) for label, content in rows if content))
 
 
+def entry(
+    finding: Finding,
+    link: str,
+    language: Language,
+    more: list[tuple[str, Child]],
+    *,
+    at: str | None = None,
+    is_open: bool = False,
+) -> Markup:
+    """Return a finding as a row that opens to `more`, or as a bare row where there is no more.
+
+    Args:
+        link: what the link is called in `language`.
+        at: the id that the row gets.
+    """
+    row = (
+        mark(finding.status),
+        tag("span", status_word(finding, language), class_="word"),
+        tag("span", link, class_="name"),
+        tag("span", finding.code if finding.status not in ("pass", "skipped") else None, class_="codes code"),
+        tag("span", finding.title.to(language), class_="title"),
+    )
+    if not any(content for _, content in more):
+        return tag("div", row, class_=f"row {finding.status}", id=at)
+    return tag(
+        "details",
+        tag("summary", row, class_=f"row {finding.status}"),
+        # The id is inside, so that a link to it opens what is around it, without any script.
+        tag("div", fields(more), class_="body", id=at),
+        open=is_open,
+    )
+
+
+def status_word(finding: Finding, language: Language) -> str:
+    """Return the word for the status of a finding."""
+    if finding.waiver:
+        return _WAIVED.to(language)
+    return (_SKIPPED if finding.status == "skipped" else STATUS[finding.status]).to(language).lower()
+
+
+def reasons(finding: Finding, language: Language, sites: Iterable[str], remedy: str) -> list[tuple[str, Child]]:
+    """Return what there is to say of a finding: proof, what is seen, why, and what to do."""
+    evidence = [(where(item, sites), item.text, item.source or "") for item in finding.evidence]
+    seen = finding.predicted_errors
+    return [
+        (LABEL["proof"].to(language), proof(evidence) if evidence else None),
+        (LABEL["see"].to(language), tag("div", map(commands, seen), lang="en") if seen else None),
+        (LABEL["why"].to(language), finding.detail.to(language)),
+        (LABEL["fix"].to(language), remedy),
+        (_WAIVED.to(language), _waiver(finding, language)),
+    ]
+
+
+def _waiver(finding: Finding, language: Language) -> str | None:
+    if finding.waiver is None:
+        return None
+    until = f" ({_EXPIRES.format(date=finding.waiver.expires).to(language)})" if finding.waiver.expires else ""
+    return finding.waiver.reason + until
+
+
+def foot(language: Language) -> Markup:
+    """Return the last line of a page."""
+    return tag("footer", _FOOT.format(version=__version__, date=newest_date()).to(language))
+
+
 def anchor(number: int) -> str:
     """Return the id of a place in the page."""
     return f"at-{number}"
@@ -109,18 +187,3 @@ def code_link(code: str, to: int) -> Markup:
 def commands(text: str) -> Markup:
     """Return what a person will copy."""
     return tag("pre", tag("code", text))
-
-
-__all__ = [
-    "MARKS",
-    "anchor",
-    "code_link",
-    "commands",
-    "escape",
-    "fields",
-    "mark",
-    "open_and_close",
-    "proof",
-    "render_page",
-    "section",
-]

@@ -1,12 +1,23 @@
 "use strict";
-// The page is whole without this: it adds the two buttons, opens what a link leads to, and opens all for print.
+// The page is whole without this: it adds two buttons and a filter, opens what a link leads to, and opens all for print.
 (() => {
-  const all = () => document.querySelectorAll("details");
+  const all = () => document.querySelectorAll("details:not(.fold)");
   for (const tools of document.querySelectorAll(".tools")) {
     tools.hidden = false;
     tools.addEventListener("click", (event) => {
       const wanted = event.target.dataset.open;
-      if (wanted) for (const item of tools.closest("section").querySelectorAll("details")) item.open = wanted === "yes";
+      if (wanted) for (const item of tools.closest("section").querySelectorAll("details:not(.fold)")) item.open = wanted === "yes";
+    });
+  }
+  for (const field of document.querySelectorAll("input[data-filter]")) {
+    field.hidden = false;
+    const groups = [...field.closest("section").querySelectorAll(".group")];
+    field.addEventListener("input", () => {
+      const wanted = field.value.trim().toLowerCase();
+      for (const group of groups) {
+        group.hidden = !group.querySelector(".names").textContent.toLowerCase().includes(wanted);
+        if (wanted && !group.hidden) group.parentElement.closest("details")?.setAttribute("open", "");
+      }
     });
   }
   const reveal = () => {
