@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import metadata, unreadable
@@ -968,4 +969,5 @@ CHECK = Check(
         NO_COMPILER,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

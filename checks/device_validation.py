@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, could_not_read, move_to, patch_evidence, unreadable
@@ -202,4 +203,5 @@ CHECK = Check(
     faults=(CLOSED, TOO_LATE, ON_REQUEST, NO_FLEX, UNRECOGNISED),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
@@ -765,4 +766,5 @@ CHECK = Check(
         BAD_ARCH,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -1001,4 +1002,5 @@ CHECK = Check(
         BAD_BACKEND,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from packaging.tags import Tag, parse_tag
 
@@ -317,4 +318,5 @@ CHECK = Check(
         OLD_LIBSTDCXX,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

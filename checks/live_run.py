@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flexdoctor.chain import Check, answers
@@ -572,4 +573,5 @@ CHECK = Check(
     ),
     examine=examine,
     weigh=judge,
+    pages=Path(__file__).with_suffix(".toml"),
 )

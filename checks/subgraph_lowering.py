@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor import knowledge
 from flexdoctor.chain import Check
@@ -160,4 +161,5 @@ CHECK = Check(
     faults=(NO_LOWERING, NO_BACKWARD, NO_CAPTURE, BACKEND_IMPORT),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -6,6 +6,8 @@ import dataclasses
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts
 from flexdoctor.findings import (
@@ -21,7 +23,20 @@ from flexdoctor.findings import (
 )
 from flexdoctor.text import Text
 
-CRASHED = "FD001"
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+CRASH = Fault(
+    "FD001",
+    Text(
+        "this check crashed, which is a bug of flexdoctor: {error}",
+        "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
+    ),
+    severity="none",
+)
+CRASHED = CRASH.code
+#: The page of `CRASH`; those of a link's faults lie beside its check.
+PAGES = Path(__file__).with_suffix(".toml")
 #: What keeps the links behind from being judged: a fault, or not knowing.
 _BROKEN = ("fail", "unknown")
 
@@ -41,6 +56,8 @@ class Check:
     requires: tuple[str, ...] = ()
     #: In place of `examine`, for a link that holds what it saw against what the links before it found.
     weigh: Callable[[Facts, Sequence[Finding]], Iterable[Finding]] | None = None
+    #: The file with a page for each fault (see `flexdoctor.pages`); opened by `flexdoctor explain` only.
+    pages: Traversable | None = None
 
     @property
     def affects(self) -> tuple[Capability, ...]:
@@ -113,10 +130,7 @@ def _run(check: Check, facts: Facts, before: Sequence[Finding]) -> list[Finding]
                 link=check.link,
                 status="crashed",
                 code=CRASHED,
-                title=Text(
-                    "this check crashed, which is a bug of flexdoctor: {error}",
-                    "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
-                ).format(error=f"{type(error).__name__}: {error}"),
+                title=CRASH.title.format(error=f"{type(error).__name__}: {error}"),
                 evidence=(Evidence("probe", frame.line or "", path=frame.filename, line=frame.lineno),),
                 affects=check.affects,
             )

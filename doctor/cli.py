@@ -20,6 +20,7 @@ COMMANDS = {
     "check": ("check.check", "Name the first broken link, with proof"),
     "fix": ("fix.fix", "Plan what mends it, show it, apply it on a yes, verify it"),
     "undo": ("undo.undo", "Put back, byte for byte, what a fix has changed"),
+    "explain": ("explain.explain", "What a code means, why, how to confirm, mend and undo it"),
     "snapshot": ("snapshot.snapshot", "Record the facts, to judge them elsewhere"),
     "list": ("listing.list_", "List checks, fixes, or stacks that fit each other"),
 }

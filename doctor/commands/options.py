@@ -19,6 +19,14 @@ class PlanFormat(str, Enum):
     json = "json"
 
 
+class ExplainFormat(str, Enum):
+    """How pages of faults are written."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
 class Capability(str, Enum):
     """Ways to run flex_attention."""
 

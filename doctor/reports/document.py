@@ -37,7 +37,7 @@ def report_document(
     interpreter = facts.interpreter
     environment = environment_profile(facts)
     return {
-        **_head(),
+        **head(),
         "target": {
             "kind": facts.target.kind,
             "description": facts.target.description,
@@ -64,7 +64,7 @@ def report_document(
 def error_document(message: str, exit_code: int) -> dict[str, Any]:
     """Return the document of a run that could not diagnose anything: the same keys, and `error` filled."""
     return {
-        **_head(),
+        **head(),
         "target": None,
         "verdict": "unknown",
         "required": None,
@@ -78,7 +78,8 @@ def error_document(message: str, exit_code: int) -> dict[str, Any]:
     }
 
 
-def _head() -> dict[str, Any]:
+def head() -> dict[str, Any]:
+    """Return what every document begins with."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "flexdoctor", "version": __version__, "knowledge_date": newest_date().isoformat()},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flexdoctor.findings import CAPABILITIES, Capability, Report
+from flexdoctor.reports.words import CAPABILITY
 from flexdoctor.text import Language, Text
 from flexdoctor.treatment.plan import answer_of_packages
 
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from flexdoctor.treatment.journal import Entry
     from flexdoctor.treatment.plan import Plan, Step
 
-_CAPABILITY = {
-    "eager": Text("eager", "eager"),
-    "compiled_forward": Text("compiled forward", "编译前向"),
-    "compiled_backward": Text("compiled backward", "编译反向"),
-    "compiled_captured": Text("captured tensors", "索引外部张量"),
-}
 _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("not known", "未知")}
 _LABEL = {
     "plan": Text("plan", "计划"),
@@ -146,7 +141,7 @@ def _step(number: int, step: Step, language: Language) -> Iterator[Line]:
 
 def _capabilities(answers: dict[Capability, Any], language: Language) -> str:
     return " · ".join(
-        f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answers[name]].to(language)}"
+        f"{CAPABILITY[name].to(language)} {_AVAILABLE[answers[name]].to(language)}"
         for name in CAPABILITIES
         if name in answers
     )
@@ -167,7 +162,7 @@ def outcome_lines(outcome: Outcome, language: Language) -> Iterator[Line]:
     for name in CAPABILITIES:
         before, after = (answer_of_packages(report, name) for report in (outcome.before, outcome.after))
         yield Line(
-            f"{_CAPABILITY[name].to(language)}: {_answer(before.available, before.because, language)}"
+            f"{CAPABILITY[name].to(language)}: {_answer(before.available, before.because, language)}"
             f" → {_answer(after.available, after.because, language)}",
             indent=_COLUMN,
         )

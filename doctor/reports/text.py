@@ -16,6 +16,8 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Capability, Evidence, Finding, Report, Status
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.rendering import Detail, Diagnosis, Page
+from flexdoctor.reports.words import CAPABILITY
+from flexdoctor.reports.wrapping import wrap
 from flexdoctor.text import Language, Text
 
 _STATUS = {
@@ -30,12 +32,6 @@ _STATUS = {
 #: Which status speaks for a link that has several findings.
 _WORST: tuple[Status, ...] = ("crashed", "fail", "unknown", "blocked", "warn", "pass", "skipped")
 _STYLE = {"fail": "bold red", "crashed": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green"}
-_CAPABILITY = {
-    "eager": Text("eager", "eager"),
-    "compiled_forward": Text("compiled forward", "编译前向"),
-    "compiled_backward": Text("compiled backward", "编译反向"),
-    "compiled_captured": Text("captured tensors", "索引外部张量"),
-}
 _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("unknown", "未知")}
 _HEADLINE: dict[Capability, Text] = {
     "eager": Text("eager flex_attention cannot run here", "eager 模式的 flex_attention 在此环境无法运行"),
@@ -71,6 +67,7 @@ _LABEL = {
     "see": Text("you see", "现象"),
     "why": Text("why", "原因"),
     "fix": Text("fix", "修复"),
+    "more": Text("more", "详情"),
     "can": Text("can run", "能力"),
     "source": Text("source", "来源"),
 }
@@ -186,7 +183,7 @@ def _capabilities(report: Report, language: Language) -> Iterator[tuple[str, str
         because = f" ({answer.because})" if answer.because else ""
         yield (
             answer.available,
-            f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
+            f"{CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
         )
 
 
@@ -268,10 +265,10 @@ class _Terminal:
         return [item for item in faults if item.status != "warn" or item is self.report.root_cause or item.affects]
 
     def _prose(self, text: str, indent: int = 0, style: str = "") -> None:
-        from rich.padding import Padding  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
 
-        self.console.print(Padding(RichText(text, style=style), (0, 0, 0, indent)))
+        for line in wrap(text, self.options.width - indent):
+            self.console.print(RichText(" " * indent + line, style=style), no_wrap=True, overflow="ignore", crop=False)
 
     def _raw(self, text: str) -> None:
         """Print what a person will copy: never wrapped, whatever its length."""
@@ -320,6 +317,8 @@ class _Terminal:
             self._labelled("why", finding.detail.to(self.language))
         if remedy := _remedy(finding, self.options):
             self._labelled("fix", remedy)
+        if finding.code and finding.status in ("fail", "warn", "unknown"):
+            self._labelled("more", f"flexdoctor explain {finding.code}", copy=True)
 
     def _labelled(
         self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2
@@ -330,14 +329,13 @@ class _Terminal:
         shown = _LABEL[label].to(self.language) if label in _LABEL else label
         column = 7 if not indent else 11
         head = " " * indent + shown
-        head += " " * max(column - cell_len(head), 1 if shown else 0)
+        head += " " * max(column - cell_len(head), 0 if head.endswith(" ") or not shown else 1)
         if copy:
             self._raw(head + text)
             return
-        lines = RichText(text).wrap(self.console, max(self.options.width - column, 30))
-        for number, line in enumerate(lines):
+        for number, line in enumerate(wrap(text, max(self.options.width - column, 30))):
             row = RichText(head, style=label_style) if not number else RichText(" " * column)
-            row.append_text(line)
+            row.append(line)
             self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
 
     def _can_run(self) -> None:
