@@ -153,7 +153,7 @@ def _missing_imports(facts: Facts, npu: TorchNpuFacts) -> Iterator[Finding]:
 
 CHECK = Check(
     link=LINK,
-    title=Text("subgraph lowering", "子图下沉"),
+    title=Text("subgraph lowering", "子图 lowering"),
     question=Text(
         "Does torch-npu lower flex_attention, forward and backward, and what may a score_mod do?",
         "torch-npu 能否编译 flex_attention 的前向与反向？score_mod 中允许哪些运算？",

@@ -22,6 +22,7 @@ COMMANDS = {
     "undo": ("undo.undo", "Put back, byte for byte, what a fix has changed"),
     "explain": ("explain.explain", "What a code means, why, how to confirm, mend and undo it"),
     "snapshot": ("snapshot.snapshot", "Record the facts, to judge them elsewhere"),
+    "compare": ("compare.compare", "What differs between nodes, and which of it is a fault"),
     "list": ("listing.list_", "List checks, fixes, or stacks that fit each other"),
 }
 
@@ -99,10 +100,11 @@ def _stop(message: Text, exit_code: int, arguments: list[str]) -> NoReturn:
     lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
     wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
     if _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT") == "json":
-        from flexdoctor.reports.document import error_document  # noqa: PLC0415
+        from flexdoctor.reports import compare_document, document  # noqa: PLC0415
         from flexdoctor.reports.json import render_json  # noqa: PLC0415
 
-        sys.stdout.write(render_json(error_document(message.to(wanted or "en"), exit_code)))
+        shape = compare_document if arguments[:1] == ["compare"] else document
+        sys.stdout.write(render_json(shape.error_document(message.to(wanted or "en"), exit_code)))
     typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
 

@@ -23,7 +23,7 @@ FailOn = Literal["error", "drift", "warning", "any"]
 JobVerdict = Literal["alike", "drift", "faulty", "unknown"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """One judged node. `name` is the host, with the node's number or rank where the host alone is not unique."""
 
@@ -68,6 +68,20 @@ class Group:
     not_here: tuple[Finding, ...] = ()
     #: Why the environment could not be examined at all.
     error: str | None = None
+
+    @property
+    def noteworthy(self) -> tuple[Finding, ...]:
+        """What to tell of this group: what only it has, and of the reference the errors."""
+        if not self.is_reference:
+            return self.only_here
+        return tuple(item for item in self.findings if item.severity == "error")
+
+    @property
+    def cause(self) -> Finding | None:
+        """The finding that speaks for the group: an error that only it has, else its root cause."""
+        errors = [item for item in self.noteworthy if item.severity == "error"]
+        named = [item for item in self.findings if item.code and item.code == self.root_cause]
+        return next((item for item in errors if item in named), next(iter(errors or named), None))
 
     @property
     def has_errors(self) -> bool:
@@ -120,3 +134,21 @@ class Comparison:
     def node_count(self) -> int:
         """How many nodes were judged."""
         return sum(len(group.nodes) for group in self.groups)
+
+
+def exit_code(comparison: Comparison, *, fail_on: FailOn = "drift", strict: bool = False) -> int:
+    """Return the exit code, the same for every format: 0 as wished, 1 not so, 3 nothing or not all could be judged."""
+    if comparison.verdict == "faulty":
+        return 1
+    if not comparison.groups:
+        return 3
+    groups = comparison.groups
+    counted = [item for group in groups for item in group.differences if item.standing != "other"]
+    if fail_on != "error" and counted:
+        return 1
+    if fail_on in ("warning", "any") and any(group.has_warnings for group in groups):
+        return 1
+    if fail_on == "any" and len(groups) > 1:
+        return 1
+    unsure = any(item.status in ("unknown", "crashed") for group in groups for item in group.findings)
+    return 3 if strict and (comparison.unusable or unsure) else 0

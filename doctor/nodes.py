@@ -43,6 +43,14 @@ class NodeReport:
 
 
 @dataclass(frozen=True)
+class NodeSnapshot:
+    """The text of a snapshot, which is still to be diagnosed."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
 class StartedTrace:
     """A node wrote that it starts. Without a report of the same start it never finished."""
 

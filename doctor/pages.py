@@ -53,9 +53,18 @@ _BREAK_IN_CHINESE = re.compile(
     r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。、；：？！）》”]) | (?=[，。、；：？！（）《》“”])"
 )
 
+_MISSING = Text("is missing", "缺失")
+
 
 class PageError(Exception):
-    """A file of pages cannot be read, or a page in it is not well-formed. The text names file, code and key."""
+    """A file of pages cannot be read, or a page in it is not well-formed.
+
+    `message` names file, code and key, in both languages.
+    """
+
+    def __init__(self, where: str, what: Text) -> None:
+        self.message = Text("{where}:", "{where}：").format(where=where) + what
+        super().__init__(self.message.en)
 
 
 @dataclass(frozen=True)
@@ -142,28 +151,36 @@ def load(pages: Traversable) -> dict[str, Explanation]:
     try:
         document = tomllib.loads(pages.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise PageError(f"{pages}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        what = Text("cannot be read: {why}", "不可读：{why}").format(why=getattr(error, "strerror", None) or error)
+        raise PageError(str(pages), what) from error
     except tomllib.TOMLDecodeError as error:
-        raise PageError(f"{pages}: {error}") from error
+        raise PageError(str(pages), Text("{why}", "{why}").format(why=error)) from error
     return {code: _explanation(code, table, f"{pages}: {code}") for code, table in document.items()}
 
 
 def _explanation(code: str, table: Any, where: str) -> Explanation:
     if not isinstance(table, Mapping):
-        raise PageError(f"{where}: expected a table, found {type(table).__name__}")
-    if strange := next((key for key in table if key not in (*TOPICS, "sources", "errors")), None):
-        raise PageError(f"{where}: there is no key {strange}")
+        raise PageError(where, Text("expected a table, found {kind}", "应为表，实为 {kind}").format(kind=_kind(table)))
+    _refuse_strange(table, (*TOPICS, "sources", "errors"), where)
     passages = {topic: _passage(table.get(topic), f"{where}.{topic}", topic in _WITH_COMMANDS) for topic in TOPICS}
     sources = _lines(table.get("sources"), f"{where}.sources")
     errors = _lines(table["errors"], f"{where}.errors") if "errors" in table else ()
     return Explanation(code, **passages, sources=sources, errors=errors)
 
 
+def _refuse_strange(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    if strange := next((key for key in table if key not in known), None):
+        raise PageError(where, Text("there is no key {key}", "没有名为 {key} 的键").format(key=strange))
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
 def _passage(value: Any, where: str, with_commands: bool) -> Passage:
     if not isinstance(value, Mapping):
-        raise PageError(f"{where}: {'is missing' if value is None else 'expected .en and .zh'}")
-    if strange := next((key for key in value if key not in ("en", "zh", *(["run"] if with_commands else []))), None):
-        raise PageError(f"{where}: there is no key {strange}")
+        raise PageError(where, _MISSING if value is None else Text("expected .en and .zh", "应有 .en 与 .zh"))
+    _refuse_strange(value, ("en", "zh", "run") if with_commands else ("en", "zh"), where)
     run = _lines(value["run"], f"{where}.run") if "run" in value else ()
     return Passage(Text(_prose(value.get("en"), f"{where}.en"), _prose(value.get("zh"), f"{where}.zh")), run)
 
@@ -171,16 +188,16 @@ def _passage(value: Any, where: str, with_commands: bool) -> Passage:
 def _prose(value: Any, where: str) -> str:
     """Return one paragraph: a line break in the file is for those who read the file."""
     if value is None:
-        raise PageError(f"{where}: is missing")
+        raise PageError(where, _MISSING)
     if not isinstance(value, str) or not value.strip():
-        raise PageError(f"{where}: expected a text")
+        raise PageError(where, Text("expected a text", "应为文字"))
     # Chinese needs no blank where a line was broken, but for the one between it and a word in Latin letters.
     return _BREAK_IN_CHINESE.sub("", " ".join(value.split()))
 
 
 def _lines(value: Any, where: str) -> tuple[str, ...]:
     if value is None:
-        raise PageError(f"{where}: is missing")
+        raise PageError(where, _MISSING)
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
-        raise PageError(f"{where}: expected a list of texts")
+        raise PageError(where, Text("expected a list of texts", "应为文字列表"))
     return tuple(value)

@@ -21,13 +21,16 @@ _MASKS = ("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES")
 #: Variables that hold places; what they lead to has keys of its own.
 _PLACES = ("ASCEND_", "ATB_HOME_PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CC", "TRITON_NPU_COMPILER_PATH")
 
+#: First words of keys that a profile lacks because the thing is not there, not because nobody looked.
+_TELLING = ("package ", "files missing of", "shadowed", "triton files", "hub kernel", "variable ", "visible devices")
+
 #: First words of a key, the links of the chain that look at it, and whether a difference counts as drift by itself.
 #: The first row that fits holds.
 _KEYS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("python headers", ("interpreter",), False),
-    ("python", ("interpreter", "packages"), True),
-    ("architecture", ("interpreter", "packages"), True),
-    ("glibc", ("interpreter", "packages"), True),
+    ("python", ("interpreter",), True),
+    ("architecture", ("interpreter",), True),
+    ("glibc", ("interpreter",), True),
     ("libstdc++", ("interpreter", "cann"), False),
     ("c compiler", ("interpreter",), False),
     ("files missing of", ("packages", "triton_install"), True),
@@ -73,6 +76,11 @@ def is_of_the_chain(key: str) -> bool:
     if key.startswith("variable "):
         return not key.removeprefix("variable ").startswith(_PLACES)
     return next((counts for start, _, counts in _KEYS if key.startswith(start)), False)
+
+
+def absence_tells(key: str) -> bool:
+    """Return whether a profile without this key says that the thing is not there."""
+    return key.startswith(_TELLING)
 
 
 def names_in(key: str) -> tuple[str, ...]:

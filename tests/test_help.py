@@ -10,7 +10,7 @@ import sys
 import pytest
 from test_cli import on_terminal
 
-COMMANDS = ("check", "fix", "undo", "explain", "snapshot", "list")
+COMMANDS = ("check", "fix", "undo", "explain", "snapshot", "compare", "list")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

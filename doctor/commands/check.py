@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import completion, options
+from flexdoctor.commands import collecting, completion, options
 from flexdoctor.commands.help import LIVE, OUTPUT
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
@@ -122,6 +123,8 @@ def check(
             "--keep-cache", help="With --live: your inductor and triton cache, not an empty one.", rich_help_panel=LIVE
         ),
     ] = False,
+    collect: options.CollectOption = None,
+    collect_ranks: options.CollectRanksOption = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit with 0 whatever is found.", rich_help_panel=OUTPUT)
     ] = False,
@@ -148,7 +151,9 @@ def check(
             "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
         )
         raise StopError(message, 2)
-    facts = read(
+    collection = collecting.begin(collect, every_rank=collect_ranks)
+    read_facts = functools.partial(
+        read,
         python=python,
         site_packages=site_packages,
         requirements=requirements,
@@ -165,17 +170,25 @@ def check(
         kernels=tuple(kernel or ()),
         online=online,
     )
-    if live:
-        facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
-    report = chain.diagnose(
-        facts,
-        CHAIN,
-        required=(require or options.Capability.compiled_forward).value,
-        hardware_required=require is not None,
-        select=codes(select, CHAIN, "--select", links=True),
-        ignore=codes(ignore, CHAIN, "--ignore", links=False),
-    )
+    try:
+        facts = read_facts()
+        if live:
+            facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
+        report = chain.diagnose(
+            facts,
+            CHAIN,
+            required=(require or options.Capability.compiled_forward).value,
+            hardware_required=require is not None,
+            select=codes(select, CHAIN, "--select", links=True),
+            ignore=codes(ignore, CHAIN, "--ignore", links=False),
+        )
+    except StopError as stop:
+        collecting.deliver_error(collection, stop)
+        raise
     mention_cut_off_fix(facts, lang)
+    if collection is not None:
+        collecting.deliver(collection, report, facts, lang)
+        raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
     planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
     page = _page(format_, output, lang, color, detail)

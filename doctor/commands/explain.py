@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flexdoctor.commands import options
+from flexdoctor.commands import completion, options
 from flexdoctor.commands.running import StopError, write
 from flexdoctor.text import Text
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def explain(
     what: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CODE|LINK]...", help="FD213, triton_install, FD2. Default: list every code."),
+        typer.Argument(
+            metavar="[CODE|LINK]...",
+            help="FD213, triton_install, FD2. Default: list every code.",
+            autocompletion=completion.codes_and_links,
+        ),
     ] = None,
     format_: Annotated[
         options.ExplainFormat, typer.Option("--format", "-f", metavar="FORMAT", help="text, json or markdown.")
@@ -97,7 +101,7 @@ def gather(chosen: Sequence[Entry]) -> list[Explained]:
             for entry in chosen
         ]
     except PageError as error:
-        raise StopError(Text(str(error), str(error)), 3) from error
+        raise StopError(error.message, 3) from error
 
 
 def _chosen(what: Sequence[str], known: Sequence[Entry]) -> list[Entry]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flexdoctor.commands import completion
-from flexdoctor.commands.help import DEPTH, TARGET
+from flexdoctor.commands.help import DEPTH, OUTPUT, TARGET
 
 
 class PlanFormat(str, Enum):
@@ -199,6 +199,22 @@ NpuSmiLimitOption = Annotated[
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
+]
+CollectOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--collect",
+        metavar="DIR",
+        envvar="FLEXDOCTOR_COLLECT",
+        help="Under a launcher: write this node's report to DIR, one a node, for `flexdoctor compare DIR`.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+CollectRanksOption = Annotated[
+    bool,
+    typer.Option(
+        "--collect-ranks", help="With --collect: one report for every rank, not one a node.", rich_help_panel=OUTPUT
+    ),
 ]
 LangOption = Annotated[
     Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="English or Chinese. Default: by locale.")

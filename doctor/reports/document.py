@@ -61,6 +61,14 @@ def report_document(
     }
 
 
+def node_document(report: Report, facts: Facts) -> dict[str, Any]:
+    """Return the document that one node leaves for a comparison: its sentences are there in both languages."""
+    document = report_document(report, facts)
+    for shown, finding in zip(document["findings"], report.findings, strict=True):
+        shown["zh"] = {"title": finding.title.zh, "detail": finding.detail.zh, "remedy": finding.remedy.zh}
+    return document
+
+
 def error_document(message: str, exit_code: int) -> dict[str, Any]:
     """Return the document of a run that could not diagnose anything: the same keys, and `error` filled."""
     return {

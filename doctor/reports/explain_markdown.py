@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -21,6 +22,9 @@ from flexdoctor.reports.explanations import (
 )
 from flexdoctor.reports.rendering import Page
 from flexdoctor.text import Language, Text
+
+#: Signs that Markdown would take for its own; an underscore within a word is none.
+_SIGN = re.compile(r"[\\*<\[\]]|(?<!\w)_|_(?!\w)")
 
 
 def render(explained: Sequence[Explained], page: Page) -> str:
@@ -79,7 +83,7 @@ def _prose(text: str) -> str:
     """Keep signs of prose from being read as Markdown; what stands between backticks is code and stays."""
     parts = text.split("`")
     for number in range(0, len(parts), 2):
-        parts[number] = "".join(f"\\{sign}" if sign in "\\*_<[]" else sign for sign in parts[number])
+        parts[number] = _SIGN.sub(r"\\\g<0>", parts[number])
     return "`".join(parts)
 
 

@@ -33,7 +33,8 @@ class _Row:
     text: str
     label: str = ""
     copy: bool = False
-    #: What stands before its second line and those after it.
+    #: What stands before all of it, and before its second line and those after it.
+    indent: str = ""
     hang: str = ""
 
 
@@ -75,7 +76,7 @@ def _one(item: Explained, page: Page) -> str:
         head = f"  {row.label}"
         pad = " " * max(_COLUMN - cells(head), 1)
         shown = [row.text] if row.copy else wrap(row.text, max(page.width - _COLUMN - len(row.hang), 30))
-        lines.append(f"{_styled(head, '2', page)}{pad}{'' if row.label or not row.copy else '  '}{shown[0]}")
+        lines.append(f"{_styled(head, '2', page)}{pad}{row.indent}{shown[0]}")
         lines += [" " * _COLUMN + row.hang + line for line in shown[1:]]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -92,7 +93,7 @@ def _rows(item: Explained, language: Language) -> Iterator[_Row]:
         if passage is not None:
             yield _Row(passage.text.to(language), label)
             for command in passage.run:
-                yield _Row(command, copy=True)
+                yield _Row(command, copy=True, indent="  ")
         if topic == "why":
             for number, error in enumerate(seen(item, language)):
                 yield _Row(error, "" if number else SEE.to(language), copy=True)

@@ -24,7 +24,8 @@ LINK = Text("link {link}", "环节 {link}")
 NO_PAGE = Text("the check that names this code came without a page for it", "给出此代码的检查没有附带说明页")
 
 _PLACEHOLDERS = re.compile(r"\{\w+\}(?:\s*\{\w+\})*")
-_SENTENCE_END = re.compile(r"(?<=[^\W\d_]{2}[.)`])\s+(?=[A-Z`])|(?<=。)")
+#: After a stop that is not the one of "e.g.".
+_SENTENCE_END = re.compile(r"(?<=[\w)`'\"]\.)(?<!\.[a-z]\.)\s+|(?<=。)")
 
 
 def title_of(fault: Fault, language: Language) -> str:

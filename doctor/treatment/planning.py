@@ -224,7 +224,7 @@ def _replaces_gate_late(facts: Facts, steps: Sequence[Step], reached: Stack | No
         "manual",
         Text(
             "torch-npu {npu} replaces the device check only when its inductor backend loads",
-            "torch-npu {npu} 直到加载 inductor 后端才替换设备检查",
+            "torch-npu {npu} 直到加载 inductor 后端才替换设备校验",
         ).format(npu=reached.torch_npu),
         opens=(GATE_LATE,),
         command=Text(
