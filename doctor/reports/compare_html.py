@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from flexdoctor.chain import Check
 from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Standing
 from flexdoctor.findings import Finding, Status
 from flexdoctor.hostlists import fold
+from flexdoctor.reports.compare_rendering import NOTHING_HERE, UNUSABLE, headline
 from flexdoctor.reports.html_page import (
     entry,
     fields,
@@ -36,23 +36,6 @@ _STANDING: dict[Standing, Text] = {
 }
 _ORDER: tuple[Standing, ...] = ("fault", "drift", "other")
 _STANDING_MARK: dict[Standing, Status] = {"fault": "fail", "drift": "warn", "other": "skipped"}
-_UNUSABLE = {
-    "cut off": Text("cut off", "内容不完整"),
-    "empty": Text("empty", "空文件"),
-    "binary": Text("not text", "不是文本"),
-    "unreadable": Text("cannot be read", "无法读取"),
-    "newer": Text("written by a newer flexdoctor", "由更新版本的 flexdoctor 写成"),
-    "malformed": Text("not a whole report", "不是完整的报告"),
-    "foreign": Text("of another tool", "其他工具的文件"),
-    "folder": Text("a folder", "目录"),
-}
-_JUDGED = Text("nodes judged {count}: ", "已判断 {count} 个节点：")
-_ALL_ALIKE = Text("all alike, and nothing found", "环境一致，未发现问题")
-_BROKEN = Text("{count} broken", "{count} 个有故障")
-_ODD = Text("{count} unlike the rest", "{count} 个与其余不同")
-_GONE = Text("{count} missing", "{count} 个缺失")
-_CUT_OFF = Text("{count} did not finish", "{count} 个未完成")
-_NOT_READ = Text("{count} unreadable", "{count} 份报告无法读取")
 _GRID = Text("Nodes by links", "节点与检查链")
 _HINT = Text(
     "A row is a group of equal nodes, the largest first. A framed mark is one that the reference does not have.",
@@ -70,7 +53,6 @@ _KEY = Text("what", "项目")
 _USUAL = Text("reference", "基准")
 _HERE = Text("here", "此处")
 _ELSEWHERE = Text("elsewhere", "其他节点")
-_ABSENT = Text("absent", "无")
 _FOUND = Text("found only here", "仅此组有")
 _NOT_FOUND = Text("only in the reference", "仅基准组有")
 _ALSO_FOUND = Text("found here", "检查结果")
@@ -88,9 +70,9 @@ _NOTES = Text("To bear in mind", "注意")
 _COUNTED = Text("{count} of them", "共 {count} 个")
 
 
-def render(comparison: Comparison, chain: Sequence[Check], page: Page) -> str:
-    """Return the comparison as a page; `chain` names the links and their order."""
-    return _Comparison(comparison, chain, page.language).render()
+def render(comparison: Comparison, page: Page) -> str:
+    """Return the comparison as a page."""
+    return _Comparison(comparison, page.language).render()
 
 
 @dataclass
@@ -107,20 +89,21 @@ class _Subject:
 class _Comparison:
     """The parts of the page, in the order in which they stand there."""
 
-    def __init__(self, comparison: Comparison, chain: Sequence[Check], language: Language) -> None:
-        self.comparison, self.chain, self.language = comparison, chain, language
+    def __init__(self, comparison: Comparison, language: Language) -> None:
+        self.comparison, self.language = comparison, language
+        self.links = _links(comparison.groups)
         self.reference = comparison.reference
         self.usual = self._cells(self.reference) if self.reference else {}
 
     def render(self) -> str:
-        headline = self._headline()
+        said = self._say(headline(self.comparison))
         return render_page(
-            f"flexdoctor: {headline}",
+            f"flexdoctor: {said}",
             self.language,
             (
                 tag(
                     "header",
-                    tag("h1", mark(_VERDICT[self.comparison.verdict]), tag("span", headline)),
+                    tag("h1", mark(_VERDICT[self.comparison.verdict]), tag("span", said)),
                     self._notes(),
                 ),
                 self._grid(),
@@ -135,26 +118,6 @@ class _Comparison:
 
     def _number(self, count: int) -> str:
         return f"{count:,}"
-
-    def _headline(self) -> str:
-        """Return the answer in one line: how many nodes, and what is the matter with how many of them."""
-        comparison = self.comparison
-        broken = sum(len(group.nodes) for group in comparison.groups if group.has_errors)
-        odd = sum(
-            len(group.nodes)
-            for group in comparison.groups
-            if not group.is_reference and not group.has_errors and group.differences
-        )
-        counts = (
-            (_BROKEN, broken),
-            (_ODD, odd),
-            (_GONE, comparison.missing_count),
-            (_CUT_OFF, len(comparison.unfinished)),
-            (_NOT_READ, sum(item.costs_a_node for item in comparison.unusable)),
-        )
-        said = [self._say(text.format(count=self._number(count))) for text, count in counts if count]
-        head = self._say(_JUDGED.format(count=self._number(comparison.node_count)))
-        return head + (("，" if self.language == "zh" else ", ").join(said) or self._say(_ALL_ALIKE))
 
     def _notes(self) -> Markup | None:
         notes = self.comparison.notes
@@ -196,8 +159,8 @@ class _Comparison:
         yield tag("span", "#", title=self._say(_GROUP))
         yield tag("span", self._say(_NODES), class_="count")
         yield tag("span")
-        for number, check in enumerate(self.chain, 1):
-            yield tag("span", tag("b", str(number)), tag("span", self._say(check.title)), class_="link")
+        for number, link in enumerate(self.links, 1):
+            yield tag("span", tag("b", str(number)), tag("span", _title(link)), class_="link")
 
     def _cells(self, group: Group) -> dict[str, Finding]:
         """Return the finding that speaks for each link."""
@@ -225,7 +188,7 @@ class _Comparison:
                     tag("small", self._summary(group)),
                     class_="who",
                 ),
-                (self._cell(check, cells.get(check.link)) for check in self.chain),
+                (self._cell(link, cells.get(link)) for link in self.links),
             ),
             tag("div", self._body(group), class_="body"),
             class_="group",
@@ -247,14 +210,14 @@ class _Comparison:
             return "warn"
         return "skipped" if standings else "pass"
 
-    def _cell(self, check: Check, finding: Finding | None) -> Markup:
+    def _cell(self, link: str, finding: Finding | None) -> Markup:
         """Return a link's mark: quiet where the reference has the same, in full where this group is odd."""
         if finding is None:
             return tag("span", class_="cell")
-        usual = self.usual.get(check.link)
+        usual = self.usual.get(link)
         same = usual is not None and (usual.status, usual.code) == (finding.status, finding.code)
         word = self._say(_STATUS[finding.status])
-        label = " ".join(part for part in (self._say(check.title), word, finding.code) if part)
+        label = " ".join(part for part in (_title(link), word, finding.code) if part)
         if same and finding.status in ("pass", "skipped"):
             return tag("span", "·" if finding.status == "pass" else "-", class_="cell", aria_label=label, title=label)
         return tag("span", mark(finding.status, label), class_="cell same" if same else "cell odd")
@@ -279,7 +242,7 @@ class _Comparison:
             yield tag("span", f"+{hidden}")
 
     def _value(self, value: str | None) -> str:
-        return self._say(_ABSENT) if value is None else value
+        return self._say(NOTHING_HERE) if value is None else value
 
     def _body(self, group: Group) -> Iterator[Child]:
         yield fields(
@@ -359,10 +322,7 @@ class _Comparison:
 
     def _finding(self, finding: Finding) -> Markup:
         more = reasons(finding, self.language, (), self._say(finding.remedy))
-        return entry(finding, self._title_of(finding.link), self.language, more)
-
-    def _title_of(self, link: str) -> str:
-        return next((self._say(check.title) for check in self.chain if check.link == link), link)
+        return entry(finding, _title(finding.link), self.language, more)
 
     def _differences(self) -> Markup | None:
         """Return every key that differs anywhere, and how many nodes have which value."""
@@ -432,7 +392,7 @@ class _Comparison:
             yield self._kind("fail", _UNFINISHED), who, self._say(_UNFINISHED_WHAT)
         for file in comparison.unusable:
             detail = tag("small", file.detail) if file.detail else None
-            what = fragment(self._say(_UNUSABLE[file.kind]), " ", detail)
+            what = fragment(self._say(UNUSABLE[file.kind]), " ", detail)
             yield mark("unknown" if file.costs_a_node else "skipped"), tag("code", file.path), what
         if comparison.unexpected:
             yield (
@@ -443,3 +403,14 @@ class _Comparison:
 
     def _kind(self, status: Status, name: Text) -> Markup:
         return fragment(mark(status), " ", self._say(name))
+
+
+def _links(groups: Iterable[Group]) -> list[str]:
+    """Return the links that were looked at, in the order of the chain as the reports have it."""
+    orders = [list(dict.fromkeys(item.link for item in group.findings)) for group in groups]
+    longest = max(orders, key=len, default=[])
+    return [*longest, *dict.fromkeys(link for order in orders for link in order if link not in longest)]
+
+
+def _title(link: str) -> str:
+    return link.replace("_", " ")

@@ -25,7 +25,6 @@ from flexdoctor.reports.plan_text import plan_lines
 from flexdoctor.reports.rendering import Diagnosis, Page
 from flexdoctor.reports.text import (
     _AVAILABLE,
-    _CAPABILITY,
     _STATUS,
     _WORST,
     TextOptions,
@@ -33,6 +32,7 @@ from flexdoctor.reports.text import (
     _headline,
     _remedy,
 )
+from flexdoctor.reports.words import CAPABILITY
 from flexdoctor.text import Language, Text
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class _Report:
         answer = self.report.capabilities[name]
         return tag(
             "li",
-            tag("b", self._say(_CAPABILITY[name])),
+            tag("b", self._say(CAPABILITY[name])),
             tag("span", self._say(_AVAILABLE[answer.available]), class_=_ANSWER_CLASS[answer.available]),
             " " if answer.because else None,
             self._code(answer.because),
