@@ -14,10 +14,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
 
 #: What a page of ours may be made of.
 TAGS = frozenset(
-    "html head meta title style body main script header section footer h1 h2 h3 p span small b a div ul ol li dl dt dd "
+    "html head meta title style body main script header section footer h1 h2 h3 p span small b em a div ul ol li dl dt dd "
     "table thead tbody tr th td pre code details summary button input label".split()
 )
 ATTRIBUTES = frozenset(
@@ -35,6 +36,13 @@ HOSTILE = (
     "&lt;script&gt;&#x3c;b&#x3e;",
     "\u202egnp.exe\x1b]0;owned\x07\ud800",
 )
+
+
+def some_values() -> st.SearchStrategy[list[str]]:
+    """Return texts of which some try to be more than text."""
+    hostile = st.sampled_from(HOSTILE)
+    hard = st.text(alphabet="<>\"'&;/=!-[],\n\0aé昇9", min_size=1)
+    return st.lists(st.one_of(hostile, hard, st.text(min_size=1)), min_size=1, max_size=5)
 
 
 @dataclass

@@ -203,12 +203,12 @@ class _Comparison:
         """Return the mark of a whole group: what was found there, else how it differs from the reference."""
         if group.has_errors:
             return "fail"
-        if group.verdict == "unknown":
-            return "unknown"
         standings = {item.standing for item in group.differences}
         if standings & {"fault", "drift"}:
             return "warn"
-        return "skipped" if standings else "pass"
+        if standings:
+            return "skipped"
+        return "unknown" if group.verdict == "unknown" else "pass"
 
     def _cell(self, link: str, finding: Finding | None) -> Markup:
         """Return a link's mark: quiet where the reference has the same, in full where this group is odd."""
@@ -304,7 +304,7 @@ class _Comparison:
             "table",
             tag("thead", tag("tr", (tag("th", head, scope="col") for head in heads))) if any(heads) else None,
             tag("tbody", (self._row(row) for row in rows)),
-            class_="values",
+            class_="values changes" if any(heads) else "values",
         )
 
     def _row(self, row: Sequence[Markup | str | None]) -> Markup:

