@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 #: What a page of ours may be made of.
 TAGS = frozenset(
-    "html head meta title style body main script header section footer h1 h2 h3 p span small b em a div ul ol li dl dt dd "
-    "table thead tbody tr th td pre code details summary button input label".split()
+    """html head meta title style body main script header section footer h1 h2 h3 p span small b em a div ul ol li dl
+    dt dd table thead tbody tr th td pre code details summary button input""".split()  # noqa: SIM905
 )
 ATTRIBUTES = frozenset(
-    "charset http-equiv content name lang class href id title role aria-label aria-hidden type hidden open scope "
-    "data-open data-filter data-text colspan placeholder".split()
+    """charset http-equiv content name lang class href id title role aria-label aria-hidden type hidden open scope
+    data-open data-filter placeholder""".split()  # noqa: SIM905
 )
 VOID = frozenset({"meta", "input", "br"})
 HOSTILE = (

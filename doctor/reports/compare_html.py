@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Standing
 from flexdoctor.findings import Finding, Status
 from flexdoctor.hostlists import fold
-from flexdoctor.reports.compare_rendering import NOTHING_HERE, UNUSABLE, headline
+from flexdoctor.reports.compare_rendering import NOT_THERE, UNUSABLE, headline
 from flexdoctor.reports.html_page import (
     entry,
     fields,
@@ -242,7 +242,7 @@ class _Comparison:
             yield tag("span", f"+{hidden}")
 
     def _value(self, value: str | None) -> str:
-        return self._say(NOTHING_HERE) if value is None else value
+        return self._say(NOT_THERE) if value is None else value
 
     def _body(self, group: Group) -> Iterator[Child]:
         yield fields(

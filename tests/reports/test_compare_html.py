@@ -49,6 +49,9 @@ def comparison(say: Say, groups: int = 2) -> Comparison:
             for number, status in enumerate(MARKS)
         )
 
+    def differences() -> tuple[Difference, ...]:
+        return tuple(Difference(standing, say(), say(), standing, (say(),)) for standing in STANDINGS)
+
     def group(number: int) -> Group:
         return Group(
             number,
@@ -58,7 +61,9 @@ def comparison(say: Say, groups: int = 2) -> Comparison:
             say(),
             findings(),
             is_reference=number == 1,
-            differences=() if number == 1 else tuple(Difference(f"{at}", say(), say(), at, (say(),)) for at in STANDINGS),
+            differences=()
+            if number == 1
+            else tuple(Difference(f"{at}", say(), say(), at, (say(),)) for at in STANDINGS),
             only_here=findings(),
             not_here=findings(),
             error=say() if number == 2 else None,

@@ -189,7 +189,8 @@ def test_a_hostile_environment_on_disk(tmp_path: Path, hostile: str) -> None:
 def test_chromium_runs_and_fetches_nothing_of_a_hostile_report(tmp_path: Path) -> None:
     with recording_server() as (url, asked):
         hostile = (
-            f"\"'></title></style></code><script>document.title='owned'</script><img src={url}/leak onerror=document.title='owned'>"
+            f"\"'></title></style></code><script>document.title='owned'</script>"
+            f"<img src={url}/leak onerror=document.title='owned'>"
             f"<link rel=stylesheet href={url}/leak><iframe src={url}/leak></iframe>"
         )
         page = tmp_path / "page.html"
