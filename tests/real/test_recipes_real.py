@@ -122,21 +122,18 @@ def test_ansible(path: Path, tmp_path: Path, lost: bool) -> None:
 def test_ray(path: Path, tmp_path: Path) -> None:
     python = python_of(real_environments.tools("env-ray", "ray"))
     folder = tmp_path / "reports"
-    # Ray's sockets have long names; the folder of a test would be too deep for them.
     variables = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": "local", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     done = run([python, str(RECIPES / "ray_job.py"), str(folder)], path, tmp_path, **variables)
     (report,) = reports(folder).values()
     assert report["node"]["launcher"] == "Ray"
-    assert "missing" not in done.stdout
+    assert "missing" not in done.stdout.lower()
     assert done.returncode in (0, 1), done.stderr
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("name", ["kubernetes-job.yaml", "kubernetes-daemonset.yaml", "kubernetes-compare.yaml"])
 def test_manifests_fit_the_schema_of_kubernetes(name: str, version: str) -> None:
-    subprocess.run(
-        [python_of(checkers()), "-m", "kubernetes_validate", "--strict", "-k", version, str(RECIPES / name)], check=True
-    )
+    assert validate(RECIPES / name, version)
 
 
 @pytest.mark.parametrize(
