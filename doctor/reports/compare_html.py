@@ -10,6 +10,7 @@ from flexdoctor.findings import Finding, Status
 from flexdoctor.hostlists import fold
 from flexdoctor.reports.compare_rendering import NOT_THERE, UNUSABLE, headline
 from flexdoctor.reports.html_page import (
+    MARKS,
     entry,
     fields,
     foot,
@@ -18,6 +19,7 @@ from flexdoctor.reports.html_page import (
     reasons,
     render_page,
     section,
+    word_of,
 )
 from flexdoctor.reports.markup import Child, Markup, fragment, tag
 from flexdoctor.reports.rendering import Page
@@ -129,6 +131,7 @@ class _Comparison:
         return section(
             self._say(_GRID),
             tag("small", self._say(_HINT)),
+            tag("p", map(self._explained, MARKS), class_="legend"),
             tag(
                 "div",
                 tag("div", self._columns(), class_="columns"),
@@ -154,6 +157,9 @@ class _Comparison:
                 open_and_close(self.language),
             ),
         )
+
+    def _explained(self, status: Status) -> Markup:
+        return tag("span", mark(status), word_of(status, self.language))
 
     def _columns(self) -> Iterator[Markup]:
         yield tag("span", "#", title=self._say(_GROUP))

@@ -146,7 +146,12 @@ def status_word(finding: Finding, language: Language) -> str:
     """Return the word for the status of a finding."""
     if finding.waiver:
         return _WAIVED.to(language)
-    return (_SKIPPED if finding.status == "skipped" else STATUS[finding.status]).to(language).lower()
+    return word_of(finding.status, language)
+
+
+def word_of(status: Status, language: Language) -> str:
+    """Return the word for a status."""
+    return (_SKIPPED if status == "skipped" else STATUS[status]).to(language).lower()
 
 
 def reasons(finding: Finding, language: Language, sites: Iterable[str], remedy: str) -> list[tuple[str, Child]]:
