@@ -18,6 +18,8 @@ def at(place: Place | None) -> tuple[Evidence, ...]:
 
 def metadata(dist: Distribution, text: str) -> Evidence:
     """Evidence in the metadata of a distribution."""
+    if dist.pinned_at is not None:
+        return Evidence("metadata", text, path=dist.pinned_at.path, line=dist.pinned_at.line)
     return Evidence("metadata", text, path=dist.metadata_path)
 
 

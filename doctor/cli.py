@@ -90,21 +90,31 @@ def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str |
             asked = arguments[position + 1] if position + 1 < len(arguments) else asked
         elif argument.startswith(tuple(f"{name}=" for name in names)):
             asked = argument.partition("=")[2]
+        elif argument.startswith(tuple(name for name in names if not name.startswith("--"))):
+            asked = argument[2:]
     return asked
 
 
-def _stop(message: Text, exit_code: int, arguments: list[str]) -> NoReturn:
-    """End with one line on stderr, and with the one JSON document where JSON was asked for."""
-    from flexdoctor.console import choose_language  # noqa: PLC0415
+def _stop(message: Text, exit_code: int, arguments: list[str], *, reported: bool = False) -> NoReturn:
+    """End with one line on stderr, and with what the format that was asked for says of such an end."""
+    from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
+    from flexdoctor.reports.rendering import Format, render_error  # noqa: PLC0415
 
     lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
     wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
-    if _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT") == "json":
-        from flexdoctor.reports import compare_document, document  # noqa: PLC0415
-        from flexdoctor.reports.json import render_json  # noqa: PLC0415
+    asked = _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT")
+    if arguments[:1] == ["compare"]:
+        if asked == "json":
+            from flexdoctor.reports.compare_document import error_document  # noqa: PLC0415
+            from flexdoctor.reports.json import render_json  # noqa: PLC0415
 
-        shape = compare_document if arguments[:1] == ["compare"] else document
-        sys.stdout.write(render_json(shape.error_document(message.to(wanted or "en"), exit_code)))
+            sys.stdout.write(render_json(error_document(message.to(wanted or "en"), exit_code)))
+    elif not reported and asked in [item.value for item in Format]:
+        try:
+            write_report(render_error(Format(asked), message.to(wanted or "en"), exit_code), None)
+        except OSError:
+            # Nobody reads it, or there is no room: the line on stderr says the same.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
 
@@ -119,7 +129,7 @@ def main() -> NoReturn:
     try:
         code = app(args=arguments, prog_name="flexdoctor", standalone_mode=False)
     except StopError as stop:
-        _stop(stop.message, stop.exit_code, arguments)
+        _stop(stop.message, stop.exit_code, arguments, reported=stop.reported)
     except BrokenPipeError:
         # The reader of our pipe went away (`| head`): not our error, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from flexdoctor.commands.explain import gather
 from flexdoctor.commands.running import StopError
 from flexdoctor.pages import Explained, entries
 from flexdoctor.reports import explain_markdown, explain_text
+from flexdoctor.reports.explanations import first_sentence
 from flexdoctor.reports.rendering import Page
 from flexdoctor.reports.wrapping import cells, wrap
 
@@ -198,3 +199,17 @@ def test_a_check_reads_no_page() -> None:
 )
 def test_lines_break_where_each_language_lets_them(text: str, width: int, lines: list[str]) -> None:
     assert wrap(text, width) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("One folder triton/. Two.", "One folder triton/."),
+        ("CANN up to 8.5. It lacks 9.1.0.", "CANN up to 8.5."),
+        ("Some, e.g. this one, `a b`. torch goes on.", "Some, e.g. this one, `a b`."),
+        ("第一句。第二句。", "第一句。"),
+        ("Only one", "Only one"),
+    ],
+)
+def test_the_first_sentence_stands_for_the_page(text: str, first: str) -> None:
+    assert first_sentence(text) == first

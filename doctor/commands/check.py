@@ -11,8 +11,9 @@ import typer
 
 from flexdoctor.commands import collecting, completion, options
 from flexdoctor.commands.help import LIVE, OUTPUT
-from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read, write
-from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page, render
+from flexdoctor.commands.outputs import base, outputs, write_all
+from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan, read
+from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
 from flexdoctor.text import Text
 
 if TYPE_CHECKING:
@@ -36,9 +37,17 @@ def check(
         ),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text, json or html.")
+        Format,
+        typer.Option(
+            "--format",
+            "-f",
+            envvar="FLEXDOCTOR_FORMAT",
+            metavar="FORMAT",
+            help="text, json, jsonl, sarif, junit, github, markdown, html.",
+        ),
     ] = Format.text,
     output: options.OutputOption = None,
+    also: options.AlsoOption = None,
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -151,6 +160,7 @@ def check(
             "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
         )
         raise StopError(message, 2)
+    wanted = outputs(format_, output, also or ())
     collection = collecting.begin(collect, every_rank=collect_ranks)
     read_facts = functools.partial(
         read,
@@ -190,10 +200,11 @@ def check(
         collecting.deliver(collection, report, facts, lang)
         raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-    planned = (None, ()) if detail == "quiet" and format_ is Format.text else plan(report, facts)
-    page = _page(format_, output, lang, color, detail)
-    write(render(format_, Diagnosis(report, facts, CHAIN, *planned), page), output)
-    raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+    says_more = detail != "quiet" or any(item.format is not Format.text for item in wanted)
+    planned = plan(report, facts) if says_more else (None, ())
+    diagnosis = Diagnosis(report, facts, CHAIN, *planned, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero)
+    write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
+    raise typer.Exit(diagnosis.exit_code)
 
 
 def _run_live(
@@ -226,7 +237,7 @@ def _page(
 
     wanted: Language | None = lang.value if lang else None
     if not format_.is_for_people:
-        return Page(language=wanted or "en", detail=detail)
+        return Page(language=wanted or "en", detail=detail, base=base())
     return Page(
         language=console.choose_language(wanted, sys.stdout),
         detail=detail,

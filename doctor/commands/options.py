@@ -216,6 +216,15 @@ CollectRanksOption = Annotated[
         "--collect-ranks", help="With --collect: one report for every rank, not one a node.", rich_help_panel=OUTPUT
     ),
 ]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        metavar="FORMAT=FILE",
+        help="Write a further format in the same run. Repeatable.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 LangOption = Annotated[
     Lang | None, typer.Option("--lang", envvar="FLEXDOCTOR_LANG", help="English or Chinese. Default: by locale.")
 ]

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class StopError(UserError):
-    """The run ends here, with one clear line and an exit code."""
+    """The run ends here, with one clear line and an exit code. `reported`: stdout holds a whole report already."""
 
-    def __init__(self, message: Text, exit_code: int) -> None:
+    def __init__(self, message: Text, exit_code: int, *, reported: bool = False) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.reported = reported
 
 
 def read(**options: Any) -> Facts:

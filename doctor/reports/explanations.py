@@ -25,7 +25,7 @@ NO_PAGE = Text("the check that names this code came without a page for it", "给
 
 _PLACEHOLDERS = re.compile(r"\{\w+\}(?:\s*\{\w+\})*")
 #: After a stop that is not the one of "e.g.".
-_SENTENCE_END = re.compile(r"(?<=[\w)`'\"]\.)(?<!\.[a-z]\.)\s+|(?<=。)")
+_SENTENCE_END = re.compile(r"(?<=[^\s.]\.)(?<!\.[a-z]\.)\s+|(?<=。)")
 
 
 def title_of(fault: Fault, language: Language) -> str:

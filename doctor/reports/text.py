@@ -143,6 +143,16 @@ def _headline(report: Report, language: Language) -> str:
     return _HEALTHY[report.required].to(language)
 
 
+def headline(report: Report, language: Language) -> str:
+    """Return the answer in one sentence, for the formats that begin with it as the text does."""
+    return _headline(report, language)
+
+
+def capability_words(report: Report, language: Language) -> list[str]:
+    """Return in which ways flex_attention can run, one phrase each."""
+    return [phrase for _, phrase in _capabilities(report, language)]
+
+
 def _also(report: Report, language: Language) -> str | None:
     """Say what the packages alone would give when only the machine is at fault, and name the machine when both are."""
     cause = report.root_cause

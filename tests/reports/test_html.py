@@ -169,6 +169,23 @@ def test_a_page_goes_into_a_file_whole_or_not_at_all(site: Path, tmp_path: Path)
     assert_is_a_page_of_ours(target.read_text(encoding="ascii"))
 
 
+def test_a_run_that_could_not_diagnose_is_a_page_too() -> None:
+    done = run("check", "--python", "/no<b>where", "--format", "html")
+    assert done.returncode == 3
+    reader = assert_is_a_page_of_ours(done.stdout)
+    assert any("/no<b>where does not exist" in text for text in reader.texts)
+    assert "exit code 3" in reader.texts
+    assert "/no<b>where does not exist" in done.stderr
+
+
+def test_beside_another_format(site: Path, tmp_path: Path) -> None:
+    builders.install_healthy(site)
+    done = run("check", "--site-packages", str(site), "--also", f"html={tmp_path / 'report.html'}")
+    assert done.returncode == 0
+    assert "nothing found that keeps it" in done.stdout
+    assert_is_a_page_of_ours((tmp_path / "report.html").read_text(encoding="ascii"))
+
+
 @pytest.mark.parametrize("encoding", ["gbk", "ascii", "latin-1"])
 def test_the_encoding_of_stdout_does_not_matter(encoding: str) -> None:
     done = run("check", "--example", "triton-overwritten", "--format", "html", PYTHONIOENCODING=encoding)
