@@ -8,11 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
 from flexdoctor import hostlists
 from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Node, Standing, Unfinished
-from flexdoctor.findings import Evidence, Finding, Verdict
+from flexdoctor.findings import Evidence, Finding, Severity, Status, Verdict
 from flexdoctor.nodes import NodeIdentity, NodeReport, StartedTrace, Unusable
 from flexdoctor.profile import absence_tells, fingerprint, is_of_the_chain, links_of, names_in
 from flexdoctor.text import NOTHING, Text
@@ -20,6 +20,7 @@ from flexdoctor.text import NOTHING, Text
 ALL_RUNS = "all"
 #: What counts as found; that a link holds or was not asked about sets no node apart.
 _FOUND = ("fail", "warn", "blocked", "unknown", "crashed")
+_STATUSES = frozenset(get_args(Status))
 _BEST_FIRST: tuple[Verdict, ...] = ("healthy", "unknown", "broken")
 _WORST_FIRST: tuple[Standing, ...] = ("fault", "drift", "other")
 
@@ -104,6 +105,8 @@ class Gathering:
         document, identity = report.document, report.identity
         error = document.get("error")
         message = str(error["message"]) if isinstance(error, dict) else None
+        if strange := {item["status"] for item in document["findings"]} - _STATUSES:
+            raise ValueError(f"no finding has the status {strange.pop()!r}")
         found = tuple(
             (str(item["link"]), item.get("code"), str(item["status"]))
             for item in document["findings"]
@@ -368,6 +371,8 @@ def read_finding(data: Mapping[str, Any]) -> Finding:
         english = str(data.get(key) or "")
         return Text(english, str(chinese.get(key) or english)) if english else NOTHING
 
+    if (data.get("severity") or "none") not in get_args(Severity):
+        raise ValueError(f"no finding has the severity {data['severity']!r}")
     return Finding(
         link=str(data["link"]),
         status=data["status"],

@@ -84,6 +84,11 @@ class Group:
         return next((item for item in errors if item in named), next(iter(errors or named), None))
 
     @property
+    def has_drifted(self) -> bool:
+        """Whether something differs from the reference that counts by itself or that a finding is about."""
+        return any(item.standing != "other" for item in self.differences)
+
+    @property
     def has_errors(self) -> bool:
         """Whether something found here is an error."""
         return self.error is not None or any(item.severity == "error" for item in self.findings)
@@ -143,12 +148,13 @@ def exit_code(comparison: Comparison, *, fail_on: FailOn = "drift", strict: bool
     if not comparison.groups:
         return 3
     groups = comparison.groups
-    counted = [item for group in groups for item in group.differences if item.standing != "other"]
-    if fail_on != "error" and counted:
+    if fail_on != "error" and any(group.has_drifted for group in groups):
         return 1
     if fail_on in ("warning", "any") and any(group.has_warnings for group in groups):
         return 1
     if fail_on == "any" and len(groups) > 1:
         return 1
-    unsure = any(item.status in ("unknown", "crashed") for group in groups for item in group.findings)
-    return 3 if strict and (comparison.unusable or unsure) else 0
+    statuses = {item.status for group in groups for item in group.findings}
+    if "crashed" in statuses:
+        return 3
+    return 3 if strict and (comparison.unusable or "unknown" in statuses) else 0

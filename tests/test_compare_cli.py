@@ -91,7 +91,9 @@ def test_a_folder_in_a_pipe_is_one_fact_a_line(job: Path) -> None:
     result = compare(job, "--hosts", "node[00000-00011]")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[1] == ("2 of 9 nodes broken (FD213), 1 missing, 1 never finished, 1 with a report that cannot be read")
+    assert lines[1] == (
+        "2 of 9 nodes broken (FD213), 1 drifted, 1 missing, 1 never finished, 1 with a report that cannot be read"
+    )
     assert "MISSING node00010" in lines
     assert any(line.startswith("UNFINISHED node00007 (2026-09-21") for line in lines)
     assert any(line.startswith("UNUSABLE") and "cut off" in line for line in lines)

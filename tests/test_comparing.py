@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from node_folders import (
 )
 from samples import HEALTHY
 
+from flexdoctor.collecting import report_text
 from flexdoctor.comparing import Expectation, Gathering
 from flexdoctor.comparison import Comparison, FailOn, exit_code
 from flexdoctor.facts import Facts
@@ -270,6 +272,10 @@ WRECKS: dict[str, tuple[bytes, str]] = {
         json.dumps({**WELL, "findings": [{"link": "x", "status": "fail", "evidence": [{}]}]}).encode(),
         "malformed",
     ),
+    "status.json": (
+        json.dumps({**WELL, "findings": [{"link": "x", "code": None, "status": "odd"}]}).encode(),
+        "malformed",
+    ),
     "trace.started.json": (b'{"kind": "flexdoctor started"}', "malformed"),
 }
 
@@ -332,3 +338,38 @@ def test_a_snapshot_is_handed_on(tmp_path: Path) -> None:
 
     (tmp_path / "a.json").write_text(dump(UNEXAMINED))
     assert isinstance(ReportReader().read_file(str(tmp_path / "a.json")), NodeSnapshot)
+
+
+def test_nothing_in_a_report_reaches_a_terminal_as_a_command(tmp_path: Path) -> None:
+    identity = dataclasses.replace(slurm_node(0), host="a\x1b[2J\nMISSING b\ud800", launcher="\u4e2d\U0001f600")
+    (tmp_path / "x.json").write_text(report_text(dict(WELL), identity))
+    item = ReportReader().read_file(str(tmp_path / "x.json"))
+    assert isinstance(item, NodeReport)
+    assert item.identity is not None
+    assert item.identity.host == "a\ufffd[2J MISSING b\ufffd"
+    assert item.identity.launcher == "\u4e2d\U0001f600"
+    assert {**item.document, "node": None} == {**WELL, "node": None}
+
+
+@pytest.mark.parametrize("started", ["NaN", "Infinity", "1e400", "-1e300", "1" * 400, "true", '"now"'])
+def test_a_time_that_is_none_is_not_known(tmp_path: Path, started: str) -> None:
+    text = report_text(dict(WELL), dataclasses.replace(slurm_node(0), started=None))
+    (tmp_path / "x.json").write_text(text.replace('"started":null', f'"started":{started}'))
+    item = ReportReader().read_file(str(tmp_path / "x.json"))
+    assert isinstance(item, NodeReport)
+    assert item.identity is not None
+    assert item.identity.started in (None, 1.0)
+
+
+def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")
+    Path(path).write_text("")
+    (item,) = ReportReader().read_folder(tmp_path)
+    assert item.path == f"{tmp_path}/?.json"
+
+
+def test_a_crashed_check_could_not_complete() -> None:
+    crashed = {**WELL, "findings": [{**WELL["findings"][0], "status": "crashed", "code": "FD001"}]}
+    gathering = Gathering()
+    gathering.add(NodeReport("a.json", crashed))
+    assert exit_code(gathering.compare(), fail_on="error") == 3

@@ -213,7 +213,7 @@ CollectOption = Annotated[
 CollectRanksOption = Annotated[
     bool,
     typer.Option(
-        "--collect-ranks", help="With --collect: one report for every rank, not one a node.", rich_help_panel=OUTPUT
+        "--collect-ranks", help="With --collect: one report for every rank, not one a node.", rich_help_panel=DEPTH
     ),
 ]
 AlsoOption = Annotated[

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,9 @@ _VERDICTS = ("healthy", "broken", "unknown")
 _SEAM = b',"target":'
 _MAX_HEAD = 8192
 _MOST_PARSED = 16
+#: Control characters and halves of surrogate pairs, as JSON writes them and as they are then.
+_ODD_ESCAPE = re.compile(rb"\\u(?:00[0-18-9]|007[fF]|[dD][89a-fA-F])|\\[bf]")
+_ODD_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Item = NodeReport | NodeSnapshot | StartedTrace | Unusable
 
@@ -55,6 +60,11 @@ class ReportReader:
 
     def read_file(self, path: str) -> Item:
         """Return what one file holds."""
+        item = self._read(path)
+        # The name of a file may be no text at all.
+        return item if path.isascii() else dataclasses.replace(item, path=path.encode(errors="replace").decode())
+
+    def _read(self, path: str) -> Item:
         try:
             with open(path, "rb") as stream:  # noqa: PTH123 - ten thousand times, and a Path each costs a second
                 content = stream.read(MAX_BYTES + 1)
@@ -77,17 +87,31 @@ class ReportReader:
     def _parse(self, content: bytes) -> Any:
         seam = content.find(_SEAM, 0, _MAX_HEAD)
         if seam < 0:
-            return json.loads(content)
+            return _loads(content)
         digest = hashlib.sha256(memoryview(content)[seam:]).digest()
         known = self._parsed.get(digest)
         if known is not None:
-            return {**known, **json.loads(content[:seam] + b"}")}
-        document = json.loads(content)
+            return {**known, **_loads(content[:seam] + b"}")}
+        document = _loads(content)
         if isinstance(document, dict):
             if len(self._parsed) >= _MOST_PARSED:
                 self._parsed.clear()
             self._parsed[digest] = document
         return document
+
+
+def _loads(content: bytes) -> Any:
+    """Return the parsed JSON, rid of what would garble a terminal or cannot be written: it is text for people."""
+    document = json.loads(content)
+    return _cleaned(document) if _ODD_ESCAPE.search(content) else document
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return _ODD_CHARACTER.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list) else value
 
 
 def _broken(path: str, content: bytes, error: json.JSONDecodeError) -> Unusable:
@@ -137,7 +161,7 @@ def _problem(document: dict[str, Any]) -> str | None:
 
 def _identity(data: object) -> NodeIdentity | None:
     """Return who a node is, as far as it is told in the right form; without a host nobody is named."""
-    if not isinstance(data, dict) or not isinstance(data.get("host"), str) or not data["host"]:
+    if not isinstance(data, dict) or not isinstance(data.get("host"), str) or not data["host"].strip():
         return None
 
     def number(key: str) -> int | None:
@@ -146,14 +170,15 @@ def _identity(data: object) -> NodeIdentity | None:
 
     def text(key: str) -> str | None:
         value = data.get(key)
-        return value if isinstance(value, str) else None
+        return " ".join(value.split()) if isinstance(value, str) else None
 
     def moment(key: str) -> float | None:
         value = data.get(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        # Ten digits are enough for any second; JSON may also hold NaN and numbers beyond a float.
+        return float(value) if isinstance(value, int | float) and abs(value) < 1e11 else None
 
     return NodeIdentity(
-        host=data["host"],
+        host=" ".join(data["host"].split()),
         rank=number("rank"),
         local_rank=number("local_rank"),
         index=number("index"),

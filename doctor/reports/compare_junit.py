@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from flexdoctor.comparison import Comparison, Group
-from flexdoctor.reports.compare_rendering import change, headline, tie, unusable_line, why
+from flexdoctor.reports.compare_rendering import change, headline, in_brackets, tie, unusable_line, why
 from flexdoctor.reports.rendering import Page
 from flexdoctor.text import Language, Text
 
@@ -39,14 +39,14 @@ def _judged(comparison: Comparison, language: Language) -> Iterator[str]:
 
 def _content(group: Group, language: Language) -> str:
     lines = [f"{item.code or item.link} {item.title.to(language)}" for item in group.noteworthy]
-    lines += [f"{change(item, language)} ({tie(item, group, language)})" for item in group.differences]
+    lines += [change(item, language) + in_brackets(tie(item, group, language), language) for item in group.differences]
     body = _text("\n".join(lines))
     message = _quoted(why(group).to(language))
     if group.has_errors:
         return (
             f'<failure type="{_text((group.cause and group.cause.code) or "error")}" message={message}>{body}</failure>'
         )
-    if any(item.standing != "other" for item in group.differences):
+    if group.has_drifted:
         return f'<failure type="drift" message={message}>{body}</failure>'
     return f"<system-out>{body}</system-out>" if lines else ""
 

@@ -60,7 +60,7 @@ UNUSABLE = {
 }
 NOT_THERE = Text("not there", "无")
 NOT_TOLD = Text("not told", "未记录")
-REFERENCE = Text("the others are held against it", "其余各组与之比较")
+REFERENCE = Text("the reference", "参照组")
 SAME_ENVIRONMENT = Text(
     "the environment is the same, key by key; what differs is only what was found",
     "环境逐项相同，差异仅在检查结果",
@@ -81,13 +81,21 @@ def headline(comparison: Comparison) -> Text:
         codes = ", ".join(dict.fromkeys(group.cause.code or "" for group in broken if group.cause))
         parts.insert(
             0,
-            Text("{count} of {total} nodes broken{codes}", "{total} 个节点中有 {count} 个故障{codes_zh}").format(
-                count=count, total=total, codes=f" ({codes})" if codes else "", codes_zh=f"（{codes}）" if codes else ""
+            Text("{count} of {total} broken{codes}", "{total_zh} 个节点中有 {count} 个有故障{codes_zh}").format(
+                total_zh=total,
+                count=count,
+                total=count_nodes(total),
+                codes=f" ({codes})" if codes else "",
+                codes_zh=f"（{codes}）" if codes else "",
             ),
         )
     if not parts:
         return _all_there(comparison)
-    if not broken:
+    drifted = [group for group in comparison.groups if not group.has_errors and group.has_drifted]
+    if drifted:
+        count = sum(len(group.nodes) for group in drifted)
+        parts.insert(1 if broken else 0, Text("{n} drifted", "{n} 个不一致").format(n=count))
+    if not broken and not drifted:
         parts.append(
             Text("nothing wrong with the {total} that reported", "已报告的 {total} 个节点未发现问题").format(
                 total=total
@@ -133,7 +141,7 @@ def _pair(comparison: Comparison) -> Text | None:
 def _all_there(comparison: Comparison) -> Text:
     groups, total = comparison.groups, comparison.node_count
     unknown = [group for group in groups if group.verdict == "unknown"]
-    counts = sum(item.standing != "other" for group in groups for item in group.differences)
+    counts = any(group.has_drifted for group in groups)
     alike = len({group.fingerprint for group in groups}) == 1
     if unknown:
         count = sum(len(group.nodes) for group in unknown)
@@ -160,6 +168,11 @@ def _all_there(comparison: Comparison) -> Text:
         "no node is broken; {odd} of {total} differ only in what flex_attention does not depend on",
         "没有节点故障；{total} 个节点中有 {odd} 个仅在与 flex_attention 无关的部分上不同",
     ).format(odd=odd, total=total)
+
+
+def count_nodes(number: int) -> str:
+    """Return a number of nodes in English."""
+    return f"{number:,} node{'' if number == 1 else 's'}"
 
 
 def names(group_nodes: list[str], *, everything: bool = False) -> str:
@@ -244,4 +257,9 @@ def tie(difference: Difference, group: Group, language: Language) -> str:
 def unusable_line(item: Unusable, language: Language) -> str:
     """Return which file is no report, and what it is."""
     what = UNUSABLE[item.kind].to(language)
-    return f"{item.path}: {what}" + (f" ({item.detail})" if item.detail else "")
+    return f"{item.path}: {what}" + (in_brackets(item.detail, language) if item.detail else "")
+
+
+def in_brackets(text: str, language: Language) -> str:
+    """Return a remark behind something, in the brackets of the language."""
+    return f"（{text}）" if language == "zh" else f" ({text})"

@@ -15,10 +15,13 @@ from flexdoctor.comparison import Comparison, Difference, Group
 from flexdoctor.findings import Evidence, Finding
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.compare_rendering import (
+    REFERENCE,
     SAME_ENVIRONMENT,
     VERDICT,
     change,
+    count_nodes,
     headline,
+    in_brackets,
     names,
     node_names,
     tie,
@@ -32,6 +35,7 @@ from flexdoctor.text import Language, Text
 _MOST_GROUPS = 10
 _MOST_OTHER = 8
 _PROOF = 3
+_UNNAMED = Text("which ones is not known", "无法得知是哪些")
 _STYLE = {"healthy": "green", "broken": "bold red", "unknown": "magenta"}
 _LABEL = {
     "nodes": Text("nodes", "节点"),
@@ -69,10 +73,15 @@ def _head(comparison: Comparison, language: Language) -> str:
         )
     return (
         Text(
-            "flexdoctor {version} · knowledge of {date} · {count} nodes",
+            "flexdoctor {version} · knowledge of {date} · {nodes}",
             "flexdoctor {version} · 知识库 {date} · {count} 个节点",
         )
-        .format(version=__version__, date=newest_date(), count=comparison.node_count)
+        .format(
+            version=__version__,
+            date=newest_date(),
+            count=comparison.node_count,
+            nodes=count_nodes(comparison.node_count),
+        )
         .to(language)
         + expected
     )
@@ -123,7 +132,9 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
     language = page.language
     mark = " reference" if group.is_reference else ""
     label = f"GROUP {group.number}{mark} {group.verdict} {len(group.nodes)}"
-    yield f"{label} {node_names(group, everything=page.detail == 'verbose')}: {why(group).to(language)}"
+    said = why(group)
+    told = "" if said is REFERENCE else f": {said.to(language)}"
+    yield f"{label} {node_names(group, everything=page.detail == 'verbose')}{told}"
     for finding in group.noteworthy:
         fix = finding.remedy.to(language)
         line = f"{finding.status.upper()} group {group.number} {finding.code or '-'} {finding.link}"
@@ -134,7 +145,8 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
         yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"
     shown, hidden = _shown_differences(group, page)
     for item in shown:
-        yield f"DIFFERS group {group.number} {change(item, language)} ({tie(item, group, language)})"
+        told = in_brackets(tie(item, group, language), language)
+        yield f"DIFFERS group {group.number} {change(item, language)}{told}"
     if hidden:
         yield f"DIFFERS group {group.number} " + Text("{n} more with -v", "另有 {n} 处，见 -v").format(n=hidden).to(
             language
@@ -145,7 +157,8 @@ def _plain_rest(comparison: Comparison, language: Language) -> Iterator[str]:
     for host in comparison.missing:
         yield f"MISSING {host}"
     if comparison.missing_count > len(comparison.missing):
-        yield f"MISSING {comparison.missing_count - len(comparison.missing)}"
+        unnamed = in_brackets(_UNNAMED.to(language), language)
+        yield f"MISSING {comparison.missing_count - len(comparison.missing)}{unnamed}"
     for unfinished in comparison.unfinished:
         yield f"UNFINISHED {unfinished.name}{_since(unfinished.started)}"
     for host in comparison.unexpected:
@@ -263,7 +276,7 @@ class _Terminal:
             following = tie(shown[number + 1], group, self.language) if number + 1 < len(shown) else ""
             # One remark for all the lines above it that it is true of.
             if told != following:
-                self._labelled("", f"  ({told})", style="dim")
+                self._labelled("", f" {in_brackets(told, self.language)}", style="dim")
             previous = told
         if hidden:
             more = Text("{n} more with -v ({told})", "另有 {n} 处，见 -v（{told}）")
@@ -275,7 +288,7 @@ class _Terminal:
         rows: list[tuple[str, list[str]]] = []
         if comparison.missing_count:
             hosts = names(list(comparison.missing), everything=everything)
-            unnamed = Text("which ones is not known", "无法得知是哪些").to(self.language)
+            unnamed = _UNNAMED.to(self.language)
             rows.append(("missing", [f"{comparison.missing_count}: {hosts or unnamed}"]))
         if comparison.unfinished:
             rows.append(("never finished", [f"{item.name}{_since(item.started)}" for item in comparison.unfinished]))
