@@ -28,7 +28,7 @@ MARKS: dict[Status, str] = {
     "crashed": "#",
 }
 _SKIPPED = Text("skipped", "跳过")
-_WAIVED = Text("accepted", "已接受")
+_WAIVED = Text("waived", "已豁免")
 _EXPIRES = Text("until {date}", "有效期至 {date}")
 _FOOT = Text(
     "Written by flexdoctor {version}, knowledge of {date}. This page is one file and loads nothing.",
