@@ -98,25 +98,30 @@ def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str |
 def _stop(message: Text, exit_code: int, arguments: list[str], *, reported: bool = False) -> NoReturn:
     """End with one line on stderr, and with what the format that was asked for says of such an end."""
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
-    from flexdoctor.reports.rendering import Format, render_error  # noqa: PLC0415
 
     lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
     wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
     asked = _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT")
-    if arguments[:1] == ["compare"]:
-        if asked == "json":
-            from flexdoctor.reports.compare_document import error_document  # noqa: PLC0415
-            from flexdoctor.reports.json import render_json  # noqa: PLC0415
-
-            sys.stdout.write(render_json(error_document(message.to(wanted or "en"), exit_code)))
-    elif not reported and asked in [item.value for item in Format]:
+    said = None if reported else _rendered(arguments, asked, message.to(wanted or "en"), exit_code)
+    if said is not None:
         try:
-            write_report(render_error(Format(asked), message.to(wanted or "en"), exit_code), None)
+            write_report(said, None)
         except OSError:
             # Nobody reads it, or there is no room: the line on stderr says the same.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     typer.echo(f"flexdoctor: {message.to(choose_language(wanted, sys.stderr))}", err=True)
     raise SystemExit(exit_code)
+
+
+def _rendered(arguments: list[str], asked: str | None, message: str, exit_code: int) -> str | None:
+    """Return what the format that was asked for says of a run that could not be; None where that is nothing."""
+    from flexdoctor.reports import compare_rendering, rendering  # noqa: PLC0415
+
+    if arguments[:1] == ["compare"]:
+        return compare_rendering.render_error(asked, message, exit_code)
+    if asked in [item.value for item in rendering.Format]:
+        return rendering.render_error(rendering.Format(asked), message, exit_code)
+    return None
 
 
 def main() -> NoReturn:

@@ -154,7 +154,7 @@ def check(
 
     Exit codes: 0 clean, 1 findings, 2 usage, 3 could not complete.
     """
-    from flexdoctor import chain, findings  # noqa: PLC0415 - `--help` needs none of this
+    from flexdoctor import chain  # noqa: PLC0415 - `--help` needs none of this
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
     given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
@@ -204,12 +204,13 @@ def check(
     mention_cut_off_fix(facts, lang)
     if collection is not None:
         collecting.deliver(collection, report, facts, lang)
-        raise typer.Exit(findings.exit_code(report, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero))
+        wanted = [item for item in wanted if item.path is not None]
     detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-    says_more = detail != "quiet" or any(item.format is not Format.text for item in wanted)
+    says_more = bool(wanted) and (detail != "quiet" or any(item.format is not Format.text for item in wanted))
     planned = plan(report, facts) if says_more else (None, ())
     diagnosis = Diagnosis(report, facts, CHAIN, *planned, fail_on=fail_on.value, strict=strict, exit_zero=exit_zero)
-    write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
+    if wanted:
+        write_all(wanted, diagnosis, [_page(item.format, item.path, lang, color, detail) for item in wanted])
     raise typer.Exit(diagnosis.exit_code)
 
 

@@ -206,14 +206,17 @@ CollectOption = Annotated[
         "--collect",
         metavar="DIR",
         envvar="FLEXDOCTOR_COLLECT",
-        help="Under a launcher: write this node's report to DIR, one a node, for `flexdoctor compare DIR`.",
-        rich_help_panel=OUTPUT,
+        help="Under a launcher: write this node's report to DIR, for `flexdoctor compare DIR`. One a node; with "
+        "--collect-ranks one for every rank.",
+        rich_help_panel=DEPTH,
     ),
 ]
 CollectRanksOption = Annotated[
     bool,
     typer.Option(
-        "--collect-ranks", help="With --collect: one report for every rank, not one a node.", rich_help_panel=DEPTH
+        # Told by --collect: the short help has a screen of 24 lines.
+        "--collect-ranks",
+        hidden=True,
     ),
 ]
 AlsoOption = Annotated[

@@ -16,15 +16,23 @@ _CLASS = "flexdoctor.compare"
 def render(comparison: Comparison, page: Page) -> str:
     """Return one test suite. Broken and drifted nodes are failures; what left no whole report is an error."""
     cases = [*_judged(comparison, page.language), *_lost(comparison, page.language)]
+    return _suite(cases, headline(comparison).to(page.language))
+
+
+def error_suite(message: str) -> str:
+    """Return the suite of a run that could not compare anything: one error."""
+    return _suite([_case("compare", f'<error type="error" message={_quoted(message)}/>')], message)
+
+
+def _suite(cases: list[str], said: str) -> str:
     failures = sum("<failure" in case for case in cases)
     errors = sum("<error" in case for case in cases)
     head = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="0"'
-    said = _quoted(headline(comparison).to(page.language))
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name="flexdoctor compare" {head}>\n'
         f'  <testsuite name="flexdoctor compare" {head}>\n'
-        f'    <properties><property name="headline" value={said}/></properties>\n'
+        f'    <properties><property name="headline" value={_quoted(said)}/></properties>\n'
         + "".join(f"    {case}\n" for case in cases)
         + "  </testsuite>\n</testsuites>\n"
     )

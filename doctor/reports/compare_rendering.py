@@ -43,6 +43,20 @@ def render(format_: CompareFormat, comparison: Comparison, page: Page) -> str:
     return module.render(comparison, page)
 
 
+def render_error(format_: str | None, message: str, exit_code: int) -> str | None:
+    """Return what a format says of a run that could not compare anything; people have the line on stderr."""
+    if format_ == CompareFormat.json.value:
+        from flexdoctor.reports.compare_document import error_document  # noqa: PLC0415
+        from flexdoctor.reports.json import render_json  # noqa: PLC0415
+
+        return render_json(error_document(message, exit_code))
+    if format_ == CompareFormat.junit.value:
+        from flexdoctor.reports.compare_junit import error_suite  # noqa: PLC0415
+
+        return error_suite(message)
+    return None
+
+
 VERDICT = {
     "healthy": Text("healthy", "正常"),
     "broken": Text("BROKEN", "故障"),

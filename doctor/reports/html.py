@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flexdoctor.findings import CAPABILITIES, Capability, Finding, Status, Verdict
+from flexdoctor.findings import CAPABILITIES, Capability, Finding, Status
 from flexdoctor.reports.html_page import (
     anchor,
     code_link,
@@ -38,7 +38,7 @@ from flexdoctor.text import Language, Text
 if TYPE_CHECKING:
     from flexdoctor.treatment.plan import Plan
 
-_VERDICT: dict[Verdict, Status] = {"healthy": "pass", "broken": "fail", "unknown": "unknown"}
+_VERDICT: dict[str, Status] = {"healthy": "pass", "broken": "fail", "unknown": "unknown", "waived": "warn"}
 _ANSWER_CLASS = {"yes": "yes", "no": "no", "unknown": "maybe"}
 _CHAIN = Text("The chain", "检查链")
 _CAN = Text("What can run", "可运行的模式")
