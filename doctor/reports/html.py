@@ -58,18 +58,6 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
     return _Report(diagnosis, page.language).render()
 
 
-def render_error(message: str, exit_code: int) -> str:
-    """Return the page of a run that could not diagnose anything."""
-    return render_page(
-        f"flexdoctor: {message}",
-        "en",
-        (
-            tag("header", tag("h1", mark("unknown"), tag("span", message)), tag("p", f"exit code {exit_code}")),
-            foot("en"),
-        ),
-    )
-
-
 class _Report:
     """The parts of the page, in the order in which they stand there."""
 
