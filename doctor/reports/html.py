@@ -14,10 +14,12 @@ from flexdoctor.reports.html_page import (
     fields,
     foot,
     mark,
+    mark_of,
     open_and_close,
     reasons,
     render_page,
     section,
+    state_of,
     status_word,
 )
 from flexdoctor.reports.markup import Child, Markup, fragment, tag
@@ -139,16 +141,16 @@ class _Report:
                     "a",
                     tag("span", str(number), class_="number"),
                     tag("span", self._say(check.title), class_="name"),
-                    tag("span", *self._state(speaker), class_=f"state {speaker.status}"),
+                    tag("span", *self._state(speaker), class_=f"state {state_of(speaker)}"),
                     tag("span", said + self._say(speaker.title), class_="said"),
                     href=f"#{anchor(place)}",
                     title=said + self._say(speaker.title),
                 ),
-                class_=speaker.status,
+                class_=state_of(speaker),
             )
 
     def _state(self, finding: Finding) -> Iterator[Markup]:
-        yield mark(finding.status)
+        yield mark_of(finding)
         yield tag("span", status_word(finding, self.language), class_="word")
 
     def _capabilities(self) -> Markup:

@@ -70,6 +70,16 @@ def mark(status: Status, label: str | None = None) -> Markup:
     return tag("span", MARKS[status], class_=f"mark {status}", **attributes)
 
 
+def mark_of(finding: Finding) -> Markup:
+    """Return the mark of a finding: hollow where the user has decided to live with it."""
+    return tag("span", MARKS[finding.status], class_=f"mark {state_of(finding)}", aria_hidden="true")
+
+
+def state_of(finding: Finding) -> str:
+    """Return the class that the parts of a finding have."""
+    return "waived" if finding.waiver else finding.status
+
+
 def section(title: str, *children: Child, class_: str | None = None, tools: Child = None) -> Markup:
     """Return a part of the page under its heading."""
     return tag("section", tag("h2", title, tools), *children, class_=class_)
@@ -125,17 +135,17 @@ def entry(
         at: the id that the row gets.
     """
     row = (
-        mark(finding.status),
+        mark_of(finding),
         tag("span", status_word(finding, language), class_="word"),
         tag("span", link, class_="name"),
         tag("span", finding.code if finding.status not in ("pass", "skipped") else None, class_="codes code"),
         tag("span", finding.title.to(language), class_="title"),
     )
     if not any(content for _, content in more):
-        return tag("div", row, class_=f"row {finding.status}", id=at)
+        return tag("div", row, class_=f"row {state_of(finding)}", id=at)
     return tag(
         "details",
-        tag("summary", row, class_=f"row {finding.status}"),
+        tag("summary", row, class_=f"row {state_of(finding)}"),
         # The id is inside, so that a link to it opens what is around it, without any script.
         tag("div", fields(more), class_="body", id=at),
         open=is_open,

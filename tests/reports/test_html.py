@@ -175,6 +175,14 @@ def test_a_run_that_could_not_diagnose_tells_a_person_on_stderr() -> None:
     assert "/nowhere does not exist" in done.stderr
 
 
+def test_a_waived_fault_is_hollow_and_says_why() -> None:
+    plain = render(Format.html, diagnosis(lambda: "because"), Page())
+    reader = read_page(plain)
+    assert sum(value == "mark waived" for _, name, value in reader.values if name == "class") == 2
+    assert "because (until 2027-01-01)" in reader.texts
+    assert [value for _, name, value in reader.values if name == "class"].count("row waived") == 1
+
+
 def test_beside_another_format(site: Path, tmp_path: Path) -> None:
     builders.install_healthy(site)
     done = run("check", "--site-packages", str(site), "--also", f"html={tmp_path / 'report.html'}")
