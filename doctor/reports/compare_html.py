@@ -41,26 +41,26 @@ _STANDING_MARK: dict[Standing, Status] = {"fault": "fail", "drift": "warn", "oth
 _GRID = Text("Nodes by links", "节点与检查链")
 _HINT = Text(
     "A row is a group of equal nodes, the largest first. A framed mark is one that the reference does not have.",
-    "每行为一组环境相同的节点，数量多的在前。加框的标记表示与基准组不同。",
+    "每行为一组环境相同的节点，数量多的在前。加框的标记表示与参照组不同。",
 )
 _FILTER = Text("find a node", "查找节点")
 _GROUP = Text("group", "组")
 _NODES = Text("nodes", "节点数")
-_REFERENCE = Text("reference", "基准")
+_REFERENCE = Text("reference", "参照组")
 _MORE_NODES = Text("and {others} more", "等 {total} 个")
 _MORE_GROUPS = Text("{count} more groups", "另外 {count} 组")
 _DIFFERS = Text("What differs", "差异")
 _ONE_BY_ONE = Text("one by one", "逐个列出")
 _KEY = Text("what", "项目")
-_USUAL = Text("reference", "基准")
+_USUAL = Text("reference", "参照组")
 _HERE = Text("here", "此处")
 _ELSEWHERE = Text("elsewhere", "其他节点")
 _FOUND = Text("found only here", "仅此组有")
-_NOT_FOUND = Text("only in the reference", "仅基准组有")
+_NOT_FOUND = Text("only in the reference", "仅参照组有")
 _ALSO_FOUND = Text("found here", "检查结果")
 _ENVIRONMENT = Text("environment", "环境")
 _ERROR = Text("could not be examined", "未能检查")
-_SAME = Text("nothing differs from the reference", "与基准组无差异")
+_SAME = Text("nothing differs from the reference", "与参照组无差异")
 _LOST = Text("Not judged", "未判断的节点")
 _MISSING = Text("missing", "缺失")
 _MISSING_WHAT = Text("left neither a report nor a trace", "没有报告，也没有启动记录")
@@ -68,7 +68,6 @@ _UNFINISHED = Text("did not finish", "未完成")
 _UNFINISHED_WHAT = Text("wrote that it starts, and no report", "有启动记录，没有报告")
 _UNEXPECTED = Text("not in the list", "不在列表中")
 _UNEXPECTED_WHAT = Text("reported, but nobody listed it", "有报告，但列表中没有")
-_NOTES = Text("To bear in mind", "注意")
 _COUNTED = Text("{count} of them", "共 {count} 个")
 
 
@@ -118,9 +117,6 @@ class _Comparison:
     def _say(self, text: Text) -> str:
         return text.to(self.language)
 
-    def _number(self, count: int) -> str:
-        return f"{count:,}"
-
     def _notes(self) -> Markup | None:
         notes = self.comparison.notes
         return tag("ul", (tag("li", self._say(note)) for note in notes), class_="notes") if notes else None
@@ -138,7 +134,7 @@ class _Comparison:
                 map(self._group, shown),
                 tag(
                     "details",
-                    tag("summary", self._say(_MORE_GROUPS.format(count=self._number(len(folded)))), class_="more"),
+                    tag("summary", self._say(_MORE_GROUPS.format(count=len(folded))), class_="more"),
                     map(self._group, folded),
                 )
                 if folded
@@ -185,7 +181,7 @@ class _Comparison:
             tag(
                 "summary",
                 tag("span", mark(self._standing_of(group)), tag("small", str(group.number)), class_="which"),
-                tag("span", self._number(len(group.nodes)), class_="count"),
+                tag("span", str(len(group.nodes)), class_="count"),
                 tag(
                     "span",
                     tag("b", first),
@@ -203,7 +199,7 @@ class _Comparison:
     def _others(self, total: int) -> str | None:
         if total < 2:
             return None
-        return " " + self._say(_MORE_NODES.format(others=self._number(total - 1), total=self._number(total)))
+        return " " + self._say(_MORE_NODES.format(others=total - 1, total=total))
 
     def _standing_of(self, group: Group) -> Status:
         """Return the mark of a whole group: what was found there, else how it differs from the reference."""
@@ -262,10 +258,7 @@ class _Comparison:
             yield tag("h3", self._say(_DIFFERS))
             yield self._table(
                 (self._say(_KEY), self._say(_USUAL), self._say(_HERE), ""),
-                (
-                    (item.key, item.usual, item.here, self._standing(item.standing, item.codes))
-                    for item in group.differences
-                ),
+                map(self._difference, group.differences),
             )
         noted = [item for item in group.findings if item.status not in ("pass", "skipped")]
         here = noted if group.is_reference else list(group.only_here)
@@ -341,7 +334,7 @@ class _Comparison:
             self._table(
                 (
                     self._say(_KEY),
-                    f"{self._say(_USUAL)} ({self._number(len(at.nodes))})" if at else self._say(_USUAL),
+                    f"{self._say(_USUAL)} ({len(at.nodes)})" if at else self._say(_USUAL),
                     self._say(_ELSEWHERE),
                     "",
                 ),
@@ -371,10 +364,7 @@ class _Comparison:
         most = sorted(subject.values.items(), key=lambda item: -item[1])
         return tag(
             "ul",
-            (
-                tag("li", tag("code", self._value(value)), tag("small", f" × {self._number(count)}"))
-                for value, count in most
-            ),
+            (tag("li", tag("code", self._value(value)), tag("small", f" × {count}")) for value, count in most),
             class_="proof",
         )
 
@@ -390,7 +380,7 @@ class _Comparison:
     def _lost_rows(self) -> Iterator[tuple[Child, ...]]:
         comparison = self.comparison
         if comparison.missing_count:
-            count = self._say(_COUNTED.format(count=self._number(comparison.missing_count)))
+            count = self._say(_COUNTED.format(count=comparison.missing_count))
             names = self._names(comparison.missing) if comparison.missing else count
             yield self._kind("fail", _MISSING), names, self._say(_MISSING_WHAT)
         for trace in comparison.unfinished:

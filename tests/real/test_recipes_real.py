@@ -64,7 +64,7 @@ def test_torchrun_with_four_processes_on_one_node(path: Path, tmp_path: Path) ->
 
 
 def test_torchrun_with_two_nodes(path: Path, tmp_path: Path) -> None:
-    """Two agents of two processes each, as two nodes start them; here they share a host."""
+    """torchrun twice with two processes each, as two nodes start it; here they share a host."""
     port = free_port()
     variables = {
         **os.environ,
@@ -72,7 +72,7 @@ def test_torchrun_with_two_nodes(path: Path, tmp_path: Path) -> None:
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
     options = ["--nnodes=2", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={port}", "--rdzv-id=4711"]
-    agents = [
+    started = [
         subprocess.Popen(
             ["bash", str(RECIPES / "torchrun.sh"), "reports", *options, f"--node-rank={rank}"],
             cwd=tmp_path,
@@ -83,9 +83,9 @@ def test_torchrun_with_two_nodes(path: Path, tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    for agent in agents:
-        _, said = agent.communicate(timeout=300)
-        assert agent.returncode == 0, said
+    for launcher in started:
+        _, said = launcher.communicate(timeout=300)
+        assert launcher.returncode == 0, said
     nodes = [report["node"] for report in reports(tmp_path / "reports").values()]
     assert sorted((node["rank"], node["index"], node["nodes"]) for node in nodes) == [(0, 0, 2), (2, 1, 2)]
     compared = run(["flexdoctor", "compare", "reports", "--expect", "2", "--format", "json"], path, tmp_path)
