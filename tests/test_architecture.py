@@ -71,7 +71,11 @@ def test_every_package_with_code_or_data_is_in_the_wheel() -> None:
     for folder, package in FOLDERS.items():
         patterns = setuptools["package-data"].get(package, [])
         shipped = {path for pattern in patterns for path in (ROOT / folder).glob(pattern)}
-        data = {path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix in (".json", ".toml")}
+        data = {
+            path
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and path.suffix in (".json", ".toml", ".css", ".js")
+        }
         assert data <= shipped, f"not in the wheel: {sorted(map(str, data - shipped))}"
 
 

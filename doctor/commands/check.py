@@ -46,7 +46,7 @@ def check(
             "-f",
             envvar="FLEXDOCTOR_FORMAT",
             metavar="FORMAT",
-            help="text, json, jsonl, sarif, junit, github, markdown.",
+            help="text json jsonl sarif junit github markdown html.",
         ),
     ] = Format.text,
     output: options.OutputOption = None,
@@ -81,7 +81,13 @@ def check(
         ),
     ] = options.FailOn.error,
     strict: Annotated[
-        bool, typer.Option("--strict", envvar="FLEXDOCTOR_STRICT", help="Exit with 3 when something is unknown.")
+        bool,
+        typer.Option(
+            "--strict",
+            envvar="FLEXDOCTOR_STRICT",
+            help="Exit with 3 when something is unknown.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also the proof of what holds.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.", rich_help_panel=OUTPUT)] = False,

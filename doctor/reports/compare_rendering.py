@@ -25,6 +25,7 @@ class CompareFormat(str, Enum):
     json = "json"
     markdown = "markdown"
     junit = "junit"
+    html = "html"
 
     @property
     def is_for_people(self) -> bool:

@@ -33,6 +33,7 @@ class Format(str, Enum):
     junit = "junit"
     github = "github"
     markdown = "markdown"
+    html = "html"
 
     @property
     def is_for_people(self) -> bool:
