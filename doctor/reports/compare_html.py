@@ -23,7 +23,7 @@ from flexdoctor.reports.html_page import (
 )
 from flexdoctor.reports.markup import Child, Markup, fragment, tag
 from flexdoctor.reports.rendering import Page
-from flexdoctor.reports.text import _STATUS, _WORST
+from flexdoctor.reports.words import STATUS, WORST
 from flexdoctor.text import Language, Text
 
 #: How many groups the grid shows before it folds the rest, so that a job without two equal nodes can be scrolled.
@@ -169,7 +169,7 @@ class _Comparison:
         speakers: dict[str, Finding] = {}
         for item in group.findings:
             before = speakers.get(item.link)
-            if before is None or _WORST.index(item.status) < _WORST.index(before.status):
+            if before is None or WORST.index(item.status) < WORST.index(before.status):
                 speakers[item.link] = item
         return speakers
 
@@ -218,7 +218,7 @@ class _Comparison:
             return tag("span", class_="cell")
         usual = self.usual.get(link)
         same = usual is not None and (usual.status, usual.code) == (finding.status, finding.code)
-        word = self._say(_STATUS[finding.status])
+        word = self._say(STATUS[finding.status])
         label = " ".join(part for part in (_title(link), word, finding.code) if part)
         if same and finding.status in ("pass", "skipped"):
             return tag("span", "·" if finding.status == "pass" else "-", class_="cell", aria_label=label, title=label)

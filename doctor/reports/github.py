@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flexdoctor.reports.places import below, spot
-from flexdoctor.reports.text import headline
+from flexdoctor.reports.sentences import headline
 from flexdoctor.text import Language, Text
 
 if TYPE_CHECKING:

@@ -25,16 +25,8 @@ from flexdoctor.reports.html_page import (
 from flexdoctor.reports.markup import Child, Markup, fragment, tag
 from flexdoctor.reports.plan_text import plan_lines
 from flexdoctor.reports.rendering import Diagnosis, Page
-from flexdoctor.reports.text import (
-    _AVAILABLE,
-    _STATUS,
-    _WORST,
-    TextOptions,
-    _also,
-    _headline,
-    _remedy,
-)
-from flexdoctor.reports.words import CAPABILITY
+from flexdoctor.reports.sentences import also, headline, remedy
+from flexdoctor.reports.words import AVAILABLE, CAPABILITY, STATUS, WORST
 from flexdoctor.text import Language, Text
 
 if TYPE_CHECKING:
@@ -66,21 +58,19 @@ class _Report:
     def __init__(self, diagnosis: Diagnosis, language: Language) -> None:
         self.report, self.facts, self.chain = diagnosis.report, diagnosis.facts, diagnosis.chain
         self.plan, self.language = diagnosis.plan, language
-        self.options = TextOptions(
-            language=language, mended_by_fix=frozenset(self.plan.opens if self.plan else ()), detail="verbose"
-        )
+        self.mended_by_fix = frozenset(self.plan.opens if self.plan else ())
         self.findings = self.report.findings
         self.by_link: dict[str, list[tuple[int, Finding]]] = {}
         for number, finding in enumerate(self.findings):
             self.by_link.setdefault(finding.link, []).append((number, finding))
 
     def render(self) -> str:
-        headline = _headline(self.report, self.language)
+        answer = headline(self.report, self.language)
         return render_page(
-            f"flexdoctor: {headline}",
+            f"flexdoctor: {answer}",
             self.language,
             (
-                self._header(headline),
+                self._header(answer),
                 section(self._say(_CHAIN), tag("ol", self._strip(), class_="chain")),
                 self._capabilities(),
                 section(self._say(_DO), self._what_to_do()),
@@ -96,7 +86,7 @@ class _Report:
     def _say(self, text: Text) -> str:
         return text.to(self.language)
 
-    def _header(self, headline: str) -> Markup:
+    def _header(self, answer: str) -> Markup:
         interpreter = self.facts.interpreter
         about = " · ".join(
             part
@@ -107,11 +97,11 @@ class _Report:
             )
             if part
         )
-        also = _also(self.report, self.language)
+        second = also(self.report, self.language)
         return tag(
             "header",
-            tag("h1", mark(_VERDICT[self.report.verdict]), tag("span", *self._verdict(headline))),
-            tag("p", also) if also else None,
+            tag("h1", mark(_VERDICT[self.report.verdict]), tag("span", *self._verdict(answer))),
+            tag("p", second) if second else None,
             fields(
                 [
                     (self._say(_EXAMINED), tag("code", self.facts.target.description)),
@@ -120,10 +110,10 @@ class _Report:
             ),
         )
 
-    def _verdict(self, headline: str) -> Iterator[Child]:
+    def _verdict(self, answer: str) -> Iterator[Child]:
         """Yield the verdict with its code, which stands at the end, as a link to the finding."""
-        sentence, separator, code = headline.rpartition("   ")
-        yield sentence if separator else headline
+        sentence, separator, code = answer.rpartition("   ")
+        yield sentence if separator else answer
         if separator:
             yield " "
             yield self._code(code)
@@ -133,7 +123,7 @@ class _Report:
             found = self.by_link.get(check.link)
             if not found:
                 continue
-            place, speaker = min(found, key=lambda item: _WORST.index(item[1].status))
+            place, speaker = min(found, key=lambda item: WORST.index(item[1].status))
             said = f"{speaker.code} " if speaker.code and speaker.status in ("fail", "warn", "unknown") else ""
             yield tag(
                 "li",
@@ -165,7 +155,7 @@ class _Report:
         return tag(
             "li",
             tag("b", self._say(CAPABILITY[name])),
-            tag("span", self._say(_AVAILABLE[answer.available]), class_=_ANSWER_CLASS[answer.available]),
+            tag("span", self._say(AVAILABLE[answer.available]), class_=_ANSWER_CLASS[answer.available]),
             " " if answer.because else None,
             self._code(answer.because),
             class_="required" if name == self.report.required else None,
@@ -184,7 +174,7 @@ class _Report:
             return tag("div", tag("table", self._plan_rows(self.plan), class_="plan"), class_="panel")
         faults = [item for item in self.findings if item.status in ("fail", "warn") and not item.waiver]
         faults.sort(key=lambda item: item is not self.report.root_cause)
-        remedies = [(item.code or item.link, _remedy(item, self.options)) for item in faults]
+        remedies = [(item.code or item.link, self._remedy(item)) for item in faults]
         rows = [(code, text) for code, text in remedies if text]
         if not rows:
             return tag("p", self._say(_NOTHING_TO_DO)) if not faults else None
@@ -196,12 +186,15 @@ class _Report:
         if plan.steps:
             yield _plan_row(self._say(_APPLY), commands("flexdoctor fix"))
 
+    def _remedy(self, finding: Finding) -> str:
+        return remedy(finding, self.language, self.mended_by_fix)
+
     def _finding(self, number: int, finding: Finding) -> Markup:
         check = next((item for item in self.chain if item.link == finding.link), None)
-        more = reasons(finding, self.language, self.facts.target.site_packages, _remedy(finding, self.options))
+        more = reasons(finding, self.language, self.facts.target.site_packages, self._remedy(finding))
         if finding.blocked_by:
             cause = fragment(self._say(_BLOCKED_BY), self._code(finding.blocked_by))
-            more.append((self._say(_STATUS["blocked"]), cause))
+            more.append((self._say(STATUS["blocked"]), cause))
         if finding.code and finding.status in ("fail", "warn"):
             more.append((self._say(_EXPLAIN), tag("code", f"flexdoctor explain {finding.code}")))
         return entry(

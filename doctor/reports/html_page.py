@@ -11,9 +11,8 @@ from flexdoctor import __version__
 from flexdoctor.findings import Finding, Status
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.markup import Child, Markup, fragment, tag, verbatim
-from flexdoctor.reports.text import _LABEL as LABEL
-from flexdoctor.reports.text import _STATUS as STATUS
-from flexdoctor.reports.text import _where as where
+from flexdoctor.reports.sentences import where
+from flexdoctor.reports.words import LABEL, STATUS
 from flexdoctor.text import Language, Text
 
 _LANG: dict[Language, str] = {"en": "en", "zh": "zh-Hans"}

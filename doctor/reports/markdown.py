@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from flexdoctor import __version__
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.redaction import Redaction
-from flexdoctor.reports.text import capability_words, headline
+from flexdoctor.reports.sentences import capability_words, headline
 from flexdoctor.text import Language, Text
 
 if TYPE_CHECKING:
