@@ -18,6 +18,8 @@ def at(place: Place | None) -> tuple[Evidence, ...]:
 
 def metadata(dist: Distribution, text: str) -> Evidence:
     """Evidence in the metadata of a distribution."""
+    if dist.pinned_at is not None:
+        return Evidence("metadata", text, path=dist.pinned_at.path, line=dist.pinned_at.line)
     return Evidence("metadata", text, path=dist.metadata_path)
 
 
@@ -52,7 +54,7 @@ def move_to(facts: Facts, gives: Capability) -> Text:
     return Text(
         "move to the set {name}: {pins} on CANN {cann} (flexdoctor list stacks)",
         "换用组合 {name}：{pins}，CANN {cann}（flexdoctor list stacks）",
-    ).format(name=stack.name, pins=pins, cann=" / ".join(stack.cann))
+    ).format(name=stack.label, pins=pins, cann=" / ".join(stack.cann))
 
 
 def triton_ascend_pin(facts: Facts) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import metadata, unreadable
@@ -64,7 +65,7 @@ REFUSED = Fault(
     "FD127",
     Text(
         "torch-npu will refuse this CANN when it is imported: {what}",
-        "导入 torch-npu 时会拒绝此 CANN：{what_zh}",
+        "torch-npu 导入时会拒绝此 CANN：{what_zh}",
     ),
     affects=CAPABILITIES,
 )
@@ -739,7 +740,7 @@ def _newer_triton(facts: Facts, version: str) -> Text:
         "{python} -m pip install triton-ascend=={version} --no-deps --extra-index-url {index} "
         "(the default index does not have it; both on one command line)",
         "{python} -m pip install triton-ascend=={version} --no-deps --extra-index-url {index}"
-        "（默认源没有该版本；索引参数须写在同一条命令里）",
+        "（默认软件源没有该版本；软件源参数须写在同一条命令里）",
     ).format(python=python, version=version, index=index)
 
 
@@ -968,4 +969,5 @@ CHECK = Check(
         NO_COMPILER,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, patch_evidence
@@ -102,4 +103,5 @@ CHECK = Check(
     faults=(MAJOR, MAJOR_IN_USE),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, could_not_read, move_to, patch_evidence, unreadable
@@ -16,7 +17,7 @@ CLOSED = Fault(
     "FD201",
     Text(
         "torch {torch} accepts only {accepted} in flex_attention, and torch-npu {npu} does not replace that check",
-        "torch {torch} 的 flex_attention 只接受 {accepted}，而 torch-npu {npu} 没有替换该检查",
+        "torch {torch} 的 flex_attention 只接受 {accepted}，而 torch-npu {npu} 没有替换该校验",
     ),
     affects=CAPABILITIES,
     blocks=False,
@@ -25,7 +26,7 @@ TOO_LATE = Fault(
     "FD202",
     Text(
         "torch-npu {npu} replaces flex_attention's device check only when its inductor backend loads: too late",
-        "torch-npu {npu} 直到加载 inductor 后端才替换 flex_attention 的设备检查，为时已晚",
+        "torch-npu {npu} 直到加载 inductor 后端才替换 flex_attention 的设备校验，为时已晚",
     ),
     affects=CAPABILITIES,
     blocks=False,
@@ -34,7 +35,7 @@ ON_REQUEST = Fault(
     "FD203",
     Text(
         "torch-npu {npu} replaces flex_attention's device check only through transfer_to_npu",
-        "torch-npu {npu} 仅在使用 transfer_to_npu 时才替换 flex_attention 的设备检查",
+        "torch-npu {npu} 仅在使用 transfer_to_npu 时才替换 flex_attention 的设备校验",
     ),
     affects=CAPABILITIES,
     blocks=False,
@@ -48,7 +49,7 @@ UNRECOGNISED = Fault(
     "FD205",
     Text(
         "the device check of this torch is written in a way that flexdoctor does not know",
-        "flexdoctor 不认识此 torch 的设备检查写法",
+        "flexdoctor 不认识此 torch 的设备校验写法",
     ),
     affects=CAPABILITIES,
 )
@@ -74,7 +75,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
     elif "npu" in gate.accepted:
         yield passed(
             LINK,
-            Text("npu accepted by torch's own check", "torch 自身的检查已接受 npu"),
+            Text("npu accepted by torch's own check", "torch 自身的校验已接受 npu"),
             evidence=at(gate.place),
         )
     else:
@@ -110,7 +111,7 @@ def _after_torch_npu(facts: Facts, torch: TorchFacts, gate: Gate) -> Finding:
             LINK,
             Text(
                 "npu accepted: torch-npu replaces the check at import",
-                "已接受 npu：torch-npu 在导入时替换了该检查",
+                "已接受 npu：torch-npu 在导入时替换了该校验",
             ),
             evidence=[*patch_evidence(patch), *at(gate.place)],
         )
@@ -141,7 +142,7 @@ def _after_torch_npu(facts: Facts, torch: TorchFacts, gate: Gate) -> Finding:
             UNRECOGNISED,
             Text(
                 "torch-npu replaces the check, but flexdoctor cannot tell when",
-                "torch-npu 会替换该检查，但无法判断何时生效",
+                "torch-npu 会替换该校验，但无法判断何时生效",
             ),
             evidence=[*patch_evidence(patch), *at(gate.place)],
         )
@@ -158,7 +159,7 @@ def _after_torch_npu(facts: Facts, torch: TorchFacts, gate: Gate) -> Finding:
         predicted_errors=message,
         detail=Text(
             "Editing the check by hand gives eager flex_attention only: this torch-npu has no NPU kernel for it.",
-            "手工修改该检查只能得到 eager 模式：此 torch-npu 没有对应的 NPU 内核。",
+            "手工修改该校验只能得到 eager 模式：此 torch-npu 没有对应的 NPU 内核。",
         )
         if facts.torch_npu and facts.torch_npu.lowering is None
         else Text("", ""),
@@ -180,7 +181,7 @@ def _too_late(facts: Facts, patch: Patch, gate: Gate, message: list[str], npu: s
         predicted_errors=message,
         detail=Text(
             "torch.compile traces the check before it loads the backend, so the first compiled call still raises.",
-            "torch.compile 在加载后端之前就会追踪该检查，因此首次编译调用仍会报错。",
+            "torch.compile 在加载后端之前就会追踪到该校验，因此首次编译调用仍会报错。",
         ),
         remedy=early
         if can_load_early
@@ -197,9 +198,10 @@ CHECK = Check(
     title=Text("device validation", "设备校验"),
     question=Text(
         "Which devices does flex_attention accept, who replaces that check, and when?",
-        "flex_attention 接受哪些设备？由谁、在何时替换该检查？",
+        "flex_attention 接受哪些设备？由谁、在何时替换该校验？",
     ),
     faults=(CLOSED, TOO_LATE, ON_REQUEST, NO_FLEX, UNRECOGNISED),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

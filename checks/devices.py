@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
@@ -429,7 +430,7 @@ def _no_answer(smi: NpuSmiFacts) -> Finding:
         "killed": Text("npu-smi was killed by signal {signal}", "npu-smi 被信号 {signal} 终止").format(
             signal=smi.signal
         ),
-        "too much": Text("npu-smi wrote without end and was stopped", "npu-smi 输出不止，已被终止"),
+        "too much": Text("npu-smi wrote without end and was stopped", "npu-smi 不停输出，已被终止"),
         "not started": Text("npu-smi could not be started", "npu-smi 无法启动"),
     }
     title = titles.get(
@@ -702,7 +703,7 @@ def _two_drivers(facts: Facts, machine: MachineFacts) -> Iterator[Finding]:
         ],
         detail=Text(
             "The shim makes torch.cuda.is_available() true; this is no CUDA build of torch.",
-            "该垫片使 torch.cuda.is_available() 返回 True；这并非 CUDA 版 torch。",
+            "适配层 transfer_to_npu 使 torch.cuda.is_available() 返回 True；这并非 CUDA 版 torch。",
         ),
         predicted_errors=["RuntimeError: 2 active drivers (...). There should only be one."],
         remedy=Text(
@@ -765,4 +766,5 @@ CHECK = Check(
         BAD_ARCH,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

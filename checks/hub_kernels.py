@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -50,8 +51,8 @@ CALL_MISFIT = Fault(
 RESULT_MISFIT = Fault(
     "FD303",
     Text(
-        "{user}: {name} of {kernel} gives back something else than it is taken for",
-        "{user}：{kernel} 的 {name} 返回的内容与使用方式不符",
+        "{user}: {name} of {kernel} does not return what its caller expects",
+        "{user}：{kernel} 的 {name} 返回的不是调用方所期望的内容",
     ),
     blocks=False,
 )
@@ -106,8 +107,8 @@ NOT_THERE = Fault(
 DTYPES = Fault(
     "FD311",
     Text(
-        "{user}: {name} of {kernel} states other dtypes than are let through",
-        "{user}：{kernel} 的 {name} 声明的 dtype 与所允许的不同",
+        "{user}: {name} of {kernel} does not take every dtype that its caller lets through",
+        "{user}：{kernel} 的 {name} 不支持调用方放行的全部 dtype",
     ),
     severity="warning",
     blocks=False,
@@ -388,7 +389,7 @@ class _Diffusers:
                 Text(
                     "{user}: could not tell whether {name} of {kernel} fits: a compiled operator, or a result that "
                     "its sources do not show",
-                    "{user}：无法判断 {kernel} 的 {name} 是否相符：为编译算子，或源码未体现返回值",
+                    "{user}：无法判断 {kernel} 的 {name} 是否相符：它是编译后的算子，或从源码看不出返回值",
                 ).format(**words),
                 evidence=evidence,
             )
@@ -1001,4 +1002,5 @@ CHECK = Check(
         BAD_BACKEND,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from packaging.tags import Tag, parse_tag
 
@@ -116,7 +117,7 @@ def examine(facts: Facts) -> Iterator[Finding]:
     if any(item.blocks for item in mismatches) or interpreter.unread:
         return
     if interpreter.version is None:
-        yield skipped(LINK, Text("a bare folder does not tell its interpreter", "裸目录无法说明其解释器"))
+        yield skipped(LINK, Text("a bare folder does not tell its interpreter", "仅凭软件包目录无法得知其解释器"))
         return
     name = "CPython" if interpreter.implementation == "cpython" else interpreter.implementation or "Python"
     toolchain = facts.machine.toolchain if facts.machine else None
@@ -317,4 +318,5 @@ CHECK = Check(
         OLD_LIBSTDCXX,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from flexdoctor.chain import Check, answers
@@ -86,7 +87,7 @@ STUCK = Fault(
     "FD410",
     Text(
         "{count} processes cannot be killed: the kernel or a driver holds them",
-        "有 {count} 个进程无法终止：被内核或驱动挂住",
+        "有 {count} 个进程无法终止：被操作系统内核或驱动挂住",
     ),
     severity="warning",
     blocks=False,
@@ -128,7 +129,7 @@ STATIC_YES = Fault(
     "FD416",
     Text(
         "the files say that {what} can run, the device says no: what flexdoctor knows is wrong here",
-        "文件判断{what}可用，设备实测却不行：flexdoctor 的知识在此有误",
+        "从文件看{what}可用，设备实测却不行：flexdoctor 的知识在此有误",
     ),
     severity="warning",
     blocks=False,
@@ -136,8 +137,8 @@ STATIC_YES = Fault(
 STATIC_NO = Fault(
     "FD417",
     Text(
-        "the files say that {what} cannot run ({codes}), the device did it: what flexdoctor knows is wrong here",
-        "文件判断{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识在此有误",
+        "the files say that {what} cannot run ({codes}), but it ran on the device: what flexdoctor knows is wrong here",
+        "从文件看{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识在此有误",
     ),
     severity="warning",
     blocks=False,
@@ -376,7 +377,7 @@ def _died(stage: LiveStage, death: LiveDeath, live: LiveFacts, values: dict[str,
         return _finding(SILENT, evidence, exit_code=death.number, **values)
     if death.name == "SIGKILL":
         sure = (
-            Text("as the kernel's counter says", "内核计数器证实")
+            Text("as the kernel's counter says", "系统内核计数器证实")
             if death.out_of_memory
             else Text("most likely", "很可能")
         )
@@ -533,10 +534,10 @@ def _against_the_files(live: LiveFacts, failures: Sequence[Finding], before: Seq
             for name in agreed_no
         ]
         what = Text(", ".join(part.en for part in parts), "，".join(part.zh for part in parts))
-        yield passed(LINK, _fill(Text("confirms the files: {what}", "与文件判断一致：{what}"), what=what))
+        yield passed(LINK, _fill(Text("confirms the files: {what}", "与从文件得出的结论一致：{what}"), what=what))
 
 
-_PLEASE_REPORT = Text("Please report it with the JSON form of this report.", "请附上本报告的 JSON 形式反馈给我们。")
+_PLEASE_REPORT = Text("Please report it with the JSON form of this report.", "请附上 JSON 格式的本报告反馈给我们。")
 
 
 def _names(capabilities: Iterable[Capability]) -> Text:
@@ -572,4 +573,5 @@ CHECK = Check(
     ),
     examine=examine,
     weigh=judge,
+    pages=Path(__file__).with_suffix(".toml"),
 )

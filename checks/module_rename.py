@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at
@@ -154,4 +155,5 @@ CHECK = Check(
     faults=(NAME_GONE, SILENTLY_UNDEFINED),
     examine=examine,
     requires=("triton_install",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

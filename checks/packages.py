@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -528,4 +529,5 @@ CHECK = Check(
         LOCAL_PIN,
     ),
     examine=examine,
+    pages=Path(__file__).with_suffix(".toml"),
 )

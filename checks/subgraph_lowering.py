@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor import knowledge
 from flexdoctor.chain import Check
@@ -152,7 +153,7 @@ def _missing_imports(facts: Facts, npu: TorchNpuFacts) -> Iterator[Finding]:
 
 CHECK = Check(
     link=LINK,
-    title=Text("subgraph lowering", "子图下沉"),
+    title=Text("subgraph lowering", "子图 lowering"),
     question=Text(
         "Does torch-npu lower flex_attention, forward and backward, and what may a score_mod do?",
         "torch-npu 能否编译 flex_attention 的前向与反向？score_mod 中允许哪些运算？",
@@ -160,4 +161,5 @@ CHECK = Check(
     faults=(NO_LOWERING, NO_BACKWARD, NO_CAPTURE, BACKEND_IMPORT),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from flexdoctor.chain import Check
 from flexdoctor.checks._words import at, triton_ascend_pin, unreadable
@@ -47,7 +48,7 @@ INCOMPLETE = Fault(
     "FD216",
     Text(
         "{owner} is only half there: {count} of its {files} files are gone",
-        "{owner} 已残缺：{files} 个文件中缺少 {count} 个",
+        "{owner} 安装不完整：{files} 个文件中缺少 {count} 个",
     ),
     affects=COMPILED,
 )
@@ -269,7 +270,7 @@ def _overwritten(facts: Facts, ascend: TritonClaim) -> Finding:
         predicted_errors=[_NO_DRIVER],
         detail=Text(
             "Both own the folder triton/, and the one installed last wins; pip check does not see it.",
-            "两者都拥有 triton/ 目录，后装者胜出；pip check 发现不了。",
+            "两者都拥有 triton/ 目录，后装者生效；pip check 发现不了。",
         ),
         remedy=Text(
             "uninstall {others}, then reinstall {name}=={version} with --force-reinstall --no-deps",
@@ -364,4 +365,5 @@ CHECK = Check(
     ),
     examine=examine,
     requires=("packages",),
+    pages=Path(__file__).with_suffix(".toml"),
 )

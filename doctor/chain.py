@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from flexdoctor import waivers as waiving
 from flexdoctor.facts import Facts
 from flexdoctor.findings import (
     CAPABILITIES,
@@ -17,11 +21,25 @@ from flexdoctor.findings import (
     Report,
     Severity,
     Verdict,
+    Waiver,
 )
 from flexdoctor.frozen import dataclass
 from flexdoctor.text import Text
 
-CRASHED = "FD001"
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+CRASH = Fault(
+    "FD001",
+    Text(
+        "this check crashed, which is a bug of flexdoctor: {error}",
+        "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
+    ),
+    severity="none",
+)
+CRASHED = CRASH.code
+#: The page of `CRASH`; those of a link's faults lie beside its check.
+PAGES = Path(__file__).with_suffix(".toml")
 #: What keeps the links behind from being judged: a fault, or not knowing.
 _BROKEN = ("fail", "unknown")
 
@@ -41,6 +59,10 @@ class Check:
     requires: tuple[str, ...] = ()
     #: In place of `examine`, for a link that holds what it saw against what the links before it found.
     weigh: Callable[[Facts, Sequence[Finding]], Iterable[Finding]] | None = None
+    #: The file with a page for each fault (see `flexdoctor.pages`); opened by `flexdoctor explain` only.
+    pages: Traversable | None = None
+    #: For a check that another distribution brings: the link behind which it stands. None: at the end.
+    after: str | None = None
 
     @property
     def affects(self) -> tuple[Capability, ...]:
@@ -57,6 +79,8 @@ def diagnose(
     hardware_required: bool = False,
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
+    waivers: Iterable[Waiver] = (),
+    today: datetime.date | None = None,
 ) -> Report:
     """Run `chain` over `facts`.
 
@@ -65,8 +89,11 @@ def diagnose(
         hardware_required: the absence of an Ascend device or of CANN counts as an error too.
         select: codes, code prefixes or link names; other links and codes are left out. Empty: everything.
         ignore: codes or code prefixes whose findings are dropped.
+        waivers: faults that are shown but count for nothing; those that expired or match nothing are told.
+        today: the day on which the waivers are weighed. None: no waiver has expired.
     """
-    select, ignore = tuple(select), tuple(ignore)
+    select, ignore, waivers = tuple(select), tuple(ignore), tuple(waivers)
+    today = today or datetime.date.min
     broken: dict[str, str] = {}
     everything: list[Finding] = []
     for check in chain:
@@ -81,14 +108,21 @@ def diagnose(
         everything += found
     proven = {capability for item in everything for capability in item.proves}
     everything = [_without_refuted(item, proven, required) for item in everything]
+    everything = waiving.apply(everything, waivers, today)
     findings = [item for item in everything if _is_wanted(item, select, ignore)]
+    if waivers:
+        links = {fault.code: check.link for check in chain for fault in check.faults}
+        notices = [*waiving.notices(facts, everything, findings, waivers, links, today)]
+        # What a selection leaves out is no reason to speak of its waivers.
+        notices = [item for item in waiving.apply(notices, waivers, today) if _is_wanted(item, (), ignore)]
+        findings += [item for item in notices if not select or item.code == waiving.EXPIRED.code]
     root_cause = _root_cause(findings, required)
     # What an environment can run does not change with what the user wants to see.
     capabilities = answers(everything)
     return Report(
         findings=tuple(findings),
         capabilities=capabilities,
-        verdict=_verdict(findings, capabilities[required]),
+        verdict=_verdict(findings, everything, capabilities[required], required),
         root_cause=root_cause,
         required=required,
         ignored=ignore,
@@ -113,10 +147,7 @@ def _run(check: Check, facts: Facts, before: Sequence[Finding]) -> list[Finding]
                 link=check.link,
                 status="crashed",
                 code=CRASHED,
-                title=Text(
-                    "this check crashed, which is a bug of flexdoctor: {error}",
-                    "该检查自身崩溃，这是 flexdoctor 的缺陷：{error}",
-                ).format(error=f"{type(error).__name__}: {error}"),
+                title=CRASH.title.format(error=f"{type(error).__name__}: {error}"),
                 evidence=(Evidence("probe", frame.line or "", path=frame.filename, line=frame.lineno),),
                 affects=check.affects,
             )
@@ -161,7 +192,7 @@ def _is_wanted(finding: Finding, select: tuple[str, ...], ignore: tuple[str, ...
 
 def _root_cause(findings: Iterable[Finding], required: Capability) -> Finding | None:
     """Return the first broken link, in the order of the chain, that stands in the way of what is required."""
-    candidates = [item for item in findings if item.status in ("fail", "warn")]
+    candidates = [item for item in findings if item.status in ("fail", "warn") and item.waiver is None]
     return next((item for item in candidates if item.status == "fail" or required in item.affects), None)
 
 
@@ -181,7 +212,12 @@ def _answer(capability: Capability, findings: Sequence[Finding]) -> CapabilityAn
     return CapabilityAnswer("yes")
 
 
-def _verdict(findings: Iterable[Finding], required: CapabilityAnswer) -> Verdict:
+def _verdict(
+    findings: Iterable[Finding], everything: Iterable[Finding], answer: CapabilityAnswer, required: Capability
+) -> Verdict:
     if any(finding.severity == "error" for finding in findings):
         return "broken"
-    return "healthy" if required.available == "yes" else "unknown"
+    if answer.available == "yes":
+        return "healthy"
+    against = [item for item in everything if item.status in ("fail", "warn") and required in item.affects]
+    return "waived" if against and all(item.waiver for item in against) else "unknown"

@@ -84,7 +84,9 @@ def write_report(text: str, output: Path | None) -> None:
         OSError: the file cannot be written.
     """
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        from flexdoctor.files import write_whole  # noqa: PLC0415
+
+        write_whole(output, text)
         return
     sys.stdout.write(fit_encoding(text, encoding_of(sys.stdout)))
     sys.stdout.flush()

@@ -68,6 +68,8 @@ class Distribution:
     missing_count: int = 0
     #: Installed from a source tree in place: its modules may be found by an import hook, which is not run here.
     is_editable: bool = False
+    #: For planned targets: the line that pins it, or that pins what brings it.
+    pinned_at: Place | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ CAPABILITIES: tuple[Capability, ...] = ("eager", *COMPILED)
 Status = Literal["pass", "warn", "fail", "blocked", "skipped", "unknown", "crashed"]
 Severity = Literal["error", "warning", "none"]
 Availability = Literal["yes", "no", "unknown"]
-Verdict = Literal["healthy", "broken", "unknown"]
+#: `waived`: what is required does not run, for faults alone that the user has decided to live with.
+Verdict = Literal["healthy", "broken", "unknown", "waived"]
 EvidenceKind = Literal["file", "metadata", "variable", "device", "probe", "knowledge"]
 
 
@@ -55,6 +56,8 @@ class Waiver:
     code: str
     reason: str
     expires: datetime.date | None = None
+    #: The file in which it stands.
+    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Finding:
     machine_only: bool = False
     #: Capabilities that were seen to work on an NPU: what else stands against them is refuted.
     proves: tuple[Capability, ...] = ()
-    #: The fault is there and shown, but counts for nothing.
+    #: The fault is there and shown, but counts for nothing: its severity is "none".
     waiver: Waiver | None = None
 
 
@@ -117,7 +120,9 @@ def exit_code(report: Report, *, fail_on: Severity = "error", strict: bool = Fal
     counted = ("error",) if fail_on == "error" else ("error", "warning")
     if any(finding.severity in counted for finding in report.findings):
         return 1
-    if report.is_incomplete or (strict and any(finding.status == "unknown" for finding in report.findings)):
+    if report.is_incomplete:
+        return 3
+    if strict and any(finding.status == "unknown" and finding.waiver is None for finding in report.findings):
         return 3
     return 0
 

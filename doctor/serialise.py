@@ -6,7 +6,9 @@ must be exact in both directions; a field that an older document lacks takes its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
 import functools
 import types
 from collections.abc import Mapping
@@ -20,13 +22,15 @@ class DocumentError(ValueError):
 
 
 def to_json(value: object) -> Any:
-    """Return `value` as JSON data: dataclasses as objects, tuples as arrays."""
+    """Return `value` as JSON data: dataclasses as objects, tuples as arrays, days as text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [to_json(item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     return value
 
 
@@ -64,6 +68,13 @@ def _convert(kind: Any, data: Any, where: str) -> Any:
         return {str(key): _convert(get_args(kind)[1], item, f"{where}.{key}") for key, item in data.items()}
     if dataclasses.is_dataclass(kind):
         return _convert_dataclass(kind, data, where)
+    return _convert_plain(kind, data, where)
+
+
+def _convert_plain(kind: Any, data: Any, where: str) -> Any:
+    if kind is datetime.date and isinstance(data, str):
+        with contextlib.suppress(ValueError):
+            return datetime.date.fromisoformat(data)
     if isinstance(kind, type) and (isinstance(data, kind) and not (kind is int and isinstance(data, bool))):
         return data
     raise DocumentError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {type(data).__name__}")

@@ -36,7 +36,7 @@ def propose(situation: Situation) -> Iterator[Step]:
     yield Step(
         "patch",
         NAME,
-        Text("let npu through torch's device check", "让 torch 的设备检查接受 npu"),
+        Text("let npu through torch's device check", "让 torch 的设备校验接受 npu"),
         opens=codes,
         path=path,
         patch=patch,
@@ -56,7 +56,7 @@ def propose(situation: Situation) -> Iterator[Step]:
 
 FIX = Fix(
     name=NAME,
-    title=Text("let npu through torch's device check (source patch)", "让 torch 的设备检查接受 npu（源码补丁）"),
+    title=Text("let npu through torch's device check (source patch)", "让 torch 的设备校验接受 npu（源码补丁）"),
     opens=OPENS,
     propose=propose,
 )

@@ -31,7 +31,8 @@ def propose(situation: Situation) -> Iterator[Step]:
         if dist.metadata_path not in named:
             continue
         version = (target.pin(dist.name) if target else None) or dist.version
-        yield install_step(situation, NAME, dist.name, version, opens=codes, index=situation.index_of(dist.name))
+        index = situation.index_of(dist.name, version)
+        yield install_step(situation, NAME, dist.name, version, opens=codes, index=index)
 
 
 FIX = Fix(

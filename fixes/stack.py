@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flexdoctor.knowledge.stacks import same_version
 from flexdoctor.text import NOTHING, Text
 from flexdoctor.treatment.patches import patch_for
 from flexdoctor.treatment.plan import Fix, Situation, Step, install_step
@@ -65,7 +66,7 @@ def propose(situation: Situation) -> Iterator[Step]:
 
 def _is_there(situation: Situation, name: str, pin: str) -> bool:
     found = situation.installed(name)
-    return found == pin or found.partition("+")[0] == pin
+    return same_version(found, pin)
 
 
 def _note(situation: Situation, name: str, index: str) -> Text:
@@ -74,14 +75,15 @@ def _note(situation: Situation, name: str, index: str) -> Text:
             "without dependencies: on x86_64 its metadata may ask for a +cpu build of torch that no default index has",
             "不带依赖安装：x86_64 上其元数据可能要求 +cpu 构建的 torch，而默认软件源没有",
         )
-    return index_note(name, index)
+    return index_note(situation, name, index)
 
 
-def index_note(name: str, index: str) -> Text:
+def index_note(situation: Situation, name: str, index: str) -> Text:
     """Say why one distribution comes from an index of its own."""
     if not index:
         return NOTHING
-    if name == "triton-ascend":
+    owner = situation.target.owner if situation.target else ""
+    if not owner and name == "triton-ascend":
         return Text(
             "from {index}, for this package only: no triton-ascend of the default index gives compiled flex_attention",
             "来自 {index}，仅用于此包：默认软件源中没有能编译 flex_attention 的 triton-ascend",

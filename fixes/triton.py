@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flexdoctor.fixes import stack
+from flexdoctor.knowledge.stacks import same_version
 from flexdoctor.text import Text
 from flexdoctor.treatment.plan import Fix, Situation, Step, install_step, uninstall_step
 
@@ -24,7 +25,7 @@ def propose(situation: Situation) -> Iterator[Step]:
         yield uninstall_step(situation, NAME, name, opens=codes)
     if LEFTOVER in codes and situation.facts.triton.path:
         yield _remove(situation.facts.triton.path, codes)
-    note = stack.index_note("triton-ascend", index)
+    note = stack.index_note(situation, "triton-ascend", index)
     yield install_step(situation, NAME, "triton-ascend", version, opens=codes, index=index, note=note)
 
 
@@ -32,9 +33,7 @@ def _version(situation: Situation) -> tuple[str, str]:
     """Return which triton-ascend to install: the target's, else the one that is there; empty when nobody knows."""
     target, here = situation.target, situation.installed("triton-ascend")
     if target and target.triton_ascend:
-        same_pair = all(
-            situation.installed(name).partition("+")[0] == target.pin(name) for name in ("torch", "torch-npu")
-        )
+        same_pair = all(same_version(situation.installed(name), target.pin(name)) for name in ("torch", "torch-npu"))
         if same_pair or stack.needed(situation):
             return target.triton_ascend, situation.index_of("triton-ascend")
     # The pair is in no known set and nothing else is wrong with it: what its owner chose is put back as it was.

@@ -89,3 +89,16 @@ def overlay(environment: Path, folder: Path, package: str, changes: dict[str, Ca
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     return folder
+
+
+def tools(name: str, *packages: str) -> Path:
+    """Return a virtual environment with these distributions and what they require.
+
+    It was made in another place, so its scripts do not start; `python -m` does.
+    """
+
+    def make(half: Path) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(half)], check=True)
+        _pip("--python", str(half / "bin" / "python"), "install", "-q", *packages)
+
+    return made_once(f"{name}-{sys.version_info[0]}.{sys.version_info[1]}", make)

@@ -68,10 +68,15 @@ def test_every_package_with_code_or_data_is_in_the_wheel() -> None:
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     found = {name for name, path in modules() if path.name == "__init__.py"}
     assert set(setuptools["packages"]) == found
-    patterns = setuptools["package-data"]["flexdoctor"]
-    shipped = {path for pattern in patterns for path in (ROOT / "doctor").glob(pattern)}
-    data = {path for path in (ROOT / "doctor").rglob("*") if path.is_file() and path.suffix in (".json", ".toml")}
-    assert data <= shipped
+    for folder, package in FOLDERS.items():
+        patterns = setuptools["package-data"].get(package, [])
+        shipped = {path for pattern in patterns for path in (ROOT / folder).glob(pattern)}
+        data = {
+            path
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and path.suffix in (".json", ".toml", ".css", ".js")
+        }
+        assert data <= shipped, f"not in the wheel: {sorted(map(str, data - shipped))}"
 
 
 def test_versions_are_data_and_not_code() -> None:

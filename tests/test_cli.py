@@ -114,6 +114,9 @@ def test_json_document(broken: Path) -> None:
         (["check", "--select", "FD299"], 2, "there is no FD299"),
         (["check", "--ignore", "triton_install"], 2, "there is no triton_install"),
         (["check", "--select", "triton_instal"], 2, "did you mean triton_install?"),
+        (["check", "/some/venv"], 2, "goes behind --python, --site-packages, -r"),
+        (["check", "--wheels", str(Path(__file__).parent)], 3, "holds no wheel (*.whl)"),
+        (["list"], 2, "Choose from: checks, stacks, fixes (see `flexdoctor list --help`)"),
         (["no-such-command"], 2, "No such command"),
     ],
 )
@@ -315,3 +318,15 @@ def test_requirements_from_stdin_name_the_first_broken_link_and_a_set_to_move_to
     assert "FD201" in done.stdout.splitlines()[1]
     assert "move to the set torch-2.7" in done.stdout
     assert "planned for linux aarch64, assumed" in done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "--python", "/nonexistent"], "/nonexistent 不存在；应为 Python 解释器"),
+        (["check", "--select", "triton_instal"], "是否想输入 triton_install？"),
+        (["undo", "7"], "此处没有可撤销的修复"),
+    ],
+)
+def test_errors_speak_the_language_of_the_locale(arguments: list[str], message: str) -> None:
+    assert message in run(*arguments, LC_ALL="zh_CN.UTF-8", PYTHONIOENCODING="utf-8").stderr

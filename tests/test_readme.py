@@ -9,6 +9,7 @@ import pytest
 from test_cli import on_terminal
 
 from flexdoctor.checks import CHAIN
+from flexdoctor.commands.reference import with_reference
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,3 +31,7 @@ def test_commands_in_the_usage_exist() -> None:
     usage = README[README.index("## Use") : README.index("## How it knows")]
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", usage)) - {"--lang", "--flexdoctor-kernels"}:
         assert option in options
+
+
+def test_the_reference_is_made_of_the_pages() -> None:
+    assert with_reference(README) == README, "bring it up to date with `python -m flexdoctor.commands.reference`"

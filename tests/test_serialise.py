@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from flexdoctor import snapshots
 from flexdoctor.facts import SCHEMA_VERSION, Facts, InterpreterFacts, TargetFacts
+from flexdoctor.findings import Waiver
 from flexdoctor.serialise import DocumentError, from_json, to_json
 
 TEXTS = st.text(max_size=20)
@@ -78,3 +80,14 @@ def test_a_broken_snapshot_is_one_clear_line(text: str, message: str) -> None:
     with pytest.raises(snapshots.SnapshotError, match=message) as caught:
         snapshots.parse(text, "s.json")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("expires", [None, datetime.date(2027, 3, 31)])
+def test_a_day_survives_the_round_trip(expires: datetime.date | None) -> None:
+    waiver = Waiver("FD114", "known", expires)
+    assert from_json(Waiver, json.loads(json.dumps(to_json(waiver)))) == waiver
+
+
+def test_what_is_no_day_is_refused() -> None:
+    with pytest.raises(DocumentError, match="expires: expected date, found str"):
+        from_json(Waiver, {"code": "FD114", "reason": "known", "expires": "2027-02-30"})

@@ -8,13 +8,17 @@ from typing import Annotated
 import typer
 
 from flexdoctor.commands import options
+from flexdoctor.commands.settings import extend_chain, settle
 
 
 def list_(
-    what: Annotated[options.Listing, typer.Argument(help="What to list.")],
+    context: typer.Context,
+    what: Annotated[options.Listing, typer.Argument(metavar="checks|fixes|stacks", help="What to list.")],
     python: Annotated[str | None, typer.Option("--python", metavar="X.Y", help="stacks: that fit this Python.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="stacks: aarch64 or x86_64.")] = None,
     cann: Annotated[str | None, typer.Option("--cann", metavar="VERSION", help="stacks: that fit this CANN.")] = None,
+    config: options.ListedConfigOption = None,
+    no_config: options.ListedNoConfigOption = False,
     lang: options.LangOption = None,
 ) -> None:
     """List the links of the chain with their codes, the fixes, or the known sets of packages, best first."""
@@ -27,9 +31,10 @@ def list_(
 
         write_report("".join(f"{fix.name}: {fix.title.to(language)}  {' '.join(fix.opens)}\n" for fix in FIXES), None)
         return
+    settings = settle(context, config, no_config)
     if what is options.Listing.stacks:
         write_report(listings.list_stacks(python, arch, cann, language), None)
         return
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
 
-    write_report(listings.list_checks(CHAIN, language), None)
+    write_report(listings.list_checks(extend_chain(settings, CHAIN, None), language), None)

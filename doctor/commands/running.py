@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from flexdoctor.text import Text, UserError
+
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.commands import options
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from flexdoctor.treatment.plan import Fix, Plan
 
 
-class StopError(Exception):
-    """The run ends here, with one clear line and an exit code."""
+class StopError(UserError):
+    """The run ends here, with one clear line and an exit code. `reported`: stdout holds a whole report already."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: Text, exit_code: int, *, reported: bool = False) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.reported = reported
 
 
 def read(**options: Any) -> Facts:
@@ -32,9 +35,9 @@ def read(**options: Any) -> Facts:
     try:
         return targets.read_target(targets.TargetOptions(**options))
     except targets.UsageError as error:
-        raise StopError(str(error), 2) from error
+        raise StopError(error.message, 2) from error
     except targets.TargetError as error:
-        raise StopError(str(error), 3) from error
+        raise StopError(error.message, 3) from error
 
 
 def mention_cut_off_fix(facts: Facts, lang: options.Lang | None) -> None:
@@ -64,8 +67,13 @@ def codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, lin
         import difflib  # noqa: PLC0415
 
         near = difflib.get_close_matches(part, [*codes, *names], n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else " (see `flexdoctor list checks`)"
-        raise StopError(f"{option}: there is no {part}{hint}", 2)
+        hint = (
+            Text("did you mean {near}?", "是否想输入 {near}？").format(near=near[0])
+            if near
+            else Text("`flexdoctor list checks` lists all", "全部代码见 `flexdoctor list checks`")
+        )
+        message = Text("{option}: there is no {part};", "{option}：不存在 {part}；").format(option=option, part=part)
+        raise StopError(message + hint, 2)
     return tuple(wanted)
 
 
@@ -88,4 +96,5 @@ def write(text: str, output: Path | None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise StopError(f"cannot write {output or 'stdout'}: {error.strerror or error}", 3) from error
+        message = Text("cannot write {path}: {why}", "无法写入 {path}：{why}")
+        raise StopError(message.format(path=output or "stdout", why=error.strerror or error), 3) from error

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import typer
+
 from flexdoctor.commands import options
-from flexdoctor.commands.running import read, write
+from flexdoctor.commands.running import write
+from flexdoctor.commands.settings import settle
 
 
 def snapshot(
+    context: typer.Context,
     python: options.PythonOption = None,
     site_packages: options.SitePackagesOption = None,
     requirements: options.RequirementsOption = None,
@@ -18,6 +22,8 @@ def snapshot(
     python_version: options.PythonVersionOption = None,
     deep: options.DeepOption = False,
     npu_smi_limit: options.NpuSmiLimitOption = 10,
+    config: options.ConfigOption = None,
+    no_config: options.NoConfigOption = False,
     output: options.OutputOption = None,
 ) -> None:
     """Record the facts of an environment, for `check --snapshot` on another machine.
@@ -26,17 +32,19 @@ def snapshot(
     """
     from flexdoctor.snapshots import dump  # noqa: PLC0415
 
-    facts = read(
-        python=python,
-        site_packages=site_packages,
-        requirements=requirements,
-        wheels=wheels,
-        root=root,
-        env=tuple(env or ()),
-        env_file=env_file,
-        platform=platform,
-        python_version=python_version,
-        deep=deep,
-        npu_smi_limit=npu_smi_limit,
+    settings = settle(context, config, no_config)
+    target = settings.target(
+        {
+            "python": python,
+            "site_packages": site_packages,
+            "requirements": requirements,
+            "wheels": wheels,
+            "root": root,
+            "env_file": env_file,
+            "platform": platform,
+            "python_version": python_version,
+        },
+        ("python", "site_packages", "requirements", "wheels"),
     )
+    facts = settings.read(target, env=tuple(env or ()), deep=deep, npu_smi_limit=npu_smi_limit)
     write(dump(facts), output)

@@ -50,6 +50,12 @@ class Signature:
     frame: re.Pattern[str] | None = None
     #: The text alone says too little: without a frame it is not this error.
     frame_needed: bool = False
+    #: It is raised off Ascend too, by the same or by other faults: where a log is a GPU's it is not of the chain.
+    general: bool = False
+    #: It says that something failed, and not why: the cause, where it is told, decides.
+    wraps: bool = False
+    #: It is what the others see when one has failed.
+    consequence: bool = False
 
     def fits(self, raised: Raised) -> bool:
         """Whether this is such an error. What the text does not tell (a log without frames) does not speak against."""
@@ -76,6 +82,12 @@ def signatures() -> tuple[Signature, ...]:
     return tuple(_signature(row) for row in load_table("signatures")["signature"])
 
 
+@functools.cache
+def log_words() -> tuple[bytes, ...]:
+    """Return words of which every line about an error holds one; few, as a log is searched for each of them."""
+    return tuple(word.encode() for word in load_table("signatures")["words"])
+
+
 def _signature(row: dict[str, object]) -> Signature:
     def pattern(key: str) -> re.Pattern[str] | None:
         return re.compile(str(row[key]), re.MULTILINE) if key in row else None
@@ -94,6 +106,9 @@ def _signature(row: dict[str, object]) -> Signature:
         type=pattern("type"),
         frame=pattern("frame"),
         frame_needed=bool(row.get("frame_needed", False)),
+        general=bool(row.get("general", False)),
+        wraps=bool(row.get("wraps", False)),
+        consequence=bool(row.get("consequence", False)),
     )
 
 
@@ -108,6 +123,12 @@ def recognise(chain: Sequence[Raised]) -> Match | None:
             if signature := next((item for item in signatures() if item.fits(inner)), None):
                 return Match(signature, inner)
     return None
+
+
+def match_line(text: str) -> Match | None:
+    """Return what the table knows of a line that is no exception, of the rows that ask for no type."""
+    row = next((row for row in signatures() if row.type is None and row.message.search(text)), None)
+    return Match(row, Raised("", text)) if row else None
 
 
 _NESTED = re.compile(r"^(?:[\w.]+\.)?([A-Za-z_]\w*(?:Error|Exception|Warning|Failed|Interrupt|Exit)): (.*)", re.DOTALL)

@@ -31,6 +31,7 @@ from flexdoctor.readers.torch import read_torch
 from flexdoctor.readers.torch_npu import read_torch_npu
 from flexdoctor.readers.trees import FolderTree, fold_home
 from flexdoctor.readers.triton import read_triton
+from flexdoctor.text import Text
 
 if TYPE_CHECKING:
     from flexdoctor.readers.hub import NamedKernel
@@ -87,7 +88,8 @@ def read_site_packages(folder: Path, root: Path | None = None, options: ReadOpti
         with os.scandir(folder):
             pass
     except OSError as error:
-        raise TargetError(f"{folder} is not a folder of packages: {error.strerror or error}") from error
+        message = Text("{folder} is not a folder of packages: {why}", "{folder} 不是存放软件包的目录：{why}")
+        raise TargetError(message.format(folder=folder, why=error.strerror or error)) from error
     target = TargetFacts(
         kind="site-packages",
         description=fold_home(folder.resolve()),

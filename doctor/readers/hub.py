@@ -19,6 +19,7 @@ from flexdoctor.readers.hub_transformers import read_transformers
 from flexdoctor.readers.packages import InstalledDistribution
 from flexdoctor.readers.trees import FolderTree, Tree, fold_home
 from flexdoctor.readers.wheels import WheelDistribution
+from flexdoctor.text import Text, UserError
 
 T = TypeVar("T")
 #: The only variables that are looked at; tokens and endpoints are not among them.
@@ -37,7 +38,7 @@ VARIABLES = (
 _REPOSITORY = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<wanted>[\w./-]+))?\Z")
 
 
-class KernelSpecError(ValueError):
+class KernelSpecError(UserError):
     """The value of --kernel is neither a repository nor a folder."""
 
 
@@ -64,7 +65,12 @@ def parse_kernel(text: str) -> NamedKernel:
         return NamedKernel(folder=folder)
     match = _REPOSITORY.fullmatch(text)
     if match is None:
-        raise KernelSpecError(f"{text!r} is neither org/name, org/name@VERSION, a folder, nor org/name=FOLDER")
+        raise KernelSpecError(
+            Text(
+                "{text!r} is neither org/name, org/name@VERSION, a folder, nor org/name=FOLDER",
+                "{text!r} 不符合任何一种写法：org/name、org/name@VERSION、目录，或 org/name=目录",
+            ).format(text=text)
+        )
     return NamedKernel(match["repo"], match["wanted"] or "")
 
 

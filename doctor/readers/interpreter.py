@@ -17,6 +17,7 @@ from pathlib import Path
 from flexdoctor.facts import InterpreterFacts, Unread
 from flexdoctor.frozen import dataclass
 from flexdoctor.readers.trees import fold_home
+from flexdoctor.text import Text, UserError, unreadable
 
 CHILD_TIME_LIMIT = 20.0
 #: e_machine of the ELF header, little endian, as the kernel's names.
@@ -31,8 +32,8 @@ _QUESTION = (
 )
 
 
-class TargetError(Exception):
-    """The target cannot be examined. The message is one line: what was expected and what was found."""
+class TargetError(UserError):
+    """The target cannot be examined."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,15 @@ def read_environment(path: Path, time_limit: float = CHILD_TIME_LIMIT) -> Enviro
     """
     try:
         if not path.exists():
-            raise TargetError(f"{path} does not exist")
+            raise TargetError(
+                Text(
+                    "{path} does not exist; expected an interpreter, or the folder of a venv or conda environment",
+                    "{path} 不存在；应为 Python 解释器，或 venv、conda 环境的目录",
+                ).format(path=path)
+            )
         prefix = path if path.is_dir() else _prefix_of(path)
     except OSError as error:
-        raise TargetError(f"{path} cannot be read: {error.strerror}") from error
+        raise TargetError(unreadable(path, error)) from error
     if prefix is None:
         if _is_own_interpreter(path):
             return _own_environment()
@@ -107,11 +113,23 @@ def _from_layout(prefix: Path, time_limit: float) -> Environment:
     is_conda = (prefix / "conda-meta").is_dir()
     if not configuration and not is_conda:
         if executable is None:
-            raise TargetError(f"{prefix} is neither an interpreter nor a venv or conda environment")
+            raise TargetError(
+                Text(
+                    "{prefix} is neither an interpreter nor a venv or conda environment; "
+                    "for a bare folder of packages type --site-packages {prefix}",
+                    "{prefix} 既不是 Python 解释器，也不是 venv 或 conda 环境；若只是存放软件包的目录，"
+                    "请用 --site-packages {prefix}",
+                ).format(prefix=prefix)
+            )
         return _ask(executable, time_limit)
     if len(libraries) != 1:
         if executable is None:
-            raise TargetError(f"{prefix} has no lib/python3.*/site-packages and no bin/python")
+            raise TargetError(
+                Text(
+                    "{prefix} has no lib/python3.*/site-packages and no bin/python: the environment is not whole",
+                    "{prefix} 中没有 lib/python3.*/site-packages，也没有 bin/python：该环境不完整",
+                ).format(prefix=prefix)
+            )
         return _ask(executable, time_limit)
     site = libraries[0]
     if configuration:
@@ -206,9 +224,11 @@ def _ask(executable: Path, time_limit: float) -> Environment:
             command, capture_output=True, timeout=time_limit, check=False, stdin=subprocess.DEVNULL, cwd="/"
         )
     except subprocess.TimeoutExpired as error:
-        raise TargetError(f"{executable} did not answer within {time_limit:g} s") from error
+        message = Text("{executable} did not answer within {limit:g} s", "{executable} 在 {limit:g} 秒内没有响应")
+        raise TargetError(message.format(executable=executable, limit=time_limit)) from error
     except OSError as error:
-        raise TargetError(f"{executable} does not start: {error.strerror or error}") from error
+        message = Text("{executable} does not start: {why}", "{executable} 无法启动：{why}")
+        raise TargetError(message.format(executable=executable, why=error.strerror or error)) from error
     answer = done.stdout.decode("utf-8", errors="replace").rpartition(_MARK)[2]
     try:
         data = json.loads(answer.strip().splitlines()[0])
@@ -222,7 +242,10 @@ def _ask(executable: Path, time_limit: float) -> Environment:
             learned_from=f"{fold_home(executable)} -I",
         )
     except (ValueError, LookupError, TypeError) as error:
-        raise TargetError(f"{executable} is not a Python that can be asked ({_how_it_ended(done)})") from error
+        message = Text(
+            "{executable} is not a Python that can be asked ({end})", "{executable} 不是可用的 Python 解释器（{end}）"
+        )
+        raise TargetError(message.format(executable=executable, end=_how_it_ended(done))) from error
     return Environment(facts, _search_path(sites))
 
 

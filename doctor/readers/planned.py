@@ -128,7 +128,7 @@ def _with_implied_torch(plan: Plan, platform: Platform) -> Sequence[Planned]:
         if requirement.name == "torch":
             pins = [item.version.removesuffix(".*") for item in requirement.specifier if item.operator == "=="]
             if pins:
-                packages.insert(0, Planned("torch", pins[0], str(requirement)))
+                packages.insert(0, Planned("torch", pins[0], str(requirement), npu.at))
     return packages
 
 
@@ -139,6 +139,7 @@ def _distribution(item: Planned, source: str, release: versions.Release | None, 
         metadata_path=source,
         requires=release.requires.get(platform.architecture, ()) if release else (),
         tags=tuple(sorted(_best_tags(release, platform))) if release else (),
+        pinned_at=item.at,
     )
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from flexdoctor import __version__
 from flexdoctor.facts import Facts
-from flexdoctor.findings import CAPABILITIES, Finding, Report
+from flexdoctor.findings import CAPABILITIES, Finding, Report, Waiver
 from flexdoctor.knowledge import newest_date
+from flexdoctor.profile import environment_profile, fingerprint
 from flexdoctor.reports.plan_text import plan_document
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
@@ -26,16 +27,19 @@ def report_document(
     *,
     plan: Plan | None = None,
     fixes: Sequence[Fix] = (),
+    configuration: str | None = None,
 ) -> dict[str, Any]:
     """Return `report` as the JSON object that report.schema.json describes; sentences are in `language`.
 
     Args:
         plan: what `flexdoctor fix` would do.
         fixes: the remedies that there are.
+        configuration: the file whose settings were used.
     """
     interpreter = facts.interpreter
+    environment = environment_profile(facts)
     return {
-        **_head(),
+        **head(),
         "target": {
             "kind": facts.target.kind,
             "description": facts.target.description,
@@ -53,14 +57,25 @@ def report_document(
             _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
         ],
         "plan": plan_document(plan, language) if plan else [],
+        "configuration": configuration,
+        "fingerprint": fingerprint(environment),
+        "environment": environment,
         "error": None,
     }
+
+
+def node_document(report: Report, facts: Facts) -> dict[str, Any]:
+    """Return the document that one node leaves for a comparison: its sentences are there in both languages."""
+    document = report_document(report, facts)
+    for shown, finding in zip(document["findings"], report.findings, strict=True):
+        shown["zh"] = {"title": finding.title.zh, "detail": finding.detail.zh, "remedy": finding.remedy.zh}
+    return document
 
 
 def error_document(message: str, exit_code: int) -> dict[str, Any]:
     """Return the document of a run that could not diagnose anything: the same keys, and `error` filled."""
     return {
-        **_head(),
+        **head(),
         "target": None,
         "verdict": "unknown",
         "required": None,
@@ -68,11 +83,15 @@ def error_document(message: str, exit_code: int) -> dict[str, Any]:
         "capabilities": {name: {"available": "unknown", "because": None} for name in CAPABILITIES},
         "findings": [],
         "plan": [],
+        "configuration": None,
+        "fingerprint": None,
+        "environment": {},
         "error": {"message": message, "exit_code": exit_code},
     }
 
 
-def _head() -> dict[str, Any]:
+def head() -> dict[str, Any]:
+    """Return what every document begins with."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "flexdoctor", "version": __version__, "knowledge_date": newest_date().isoformat()},
@@ -93,4 +112,10 @@ def _finding(finding: Finding, language: Language, fixes: Sequence[str]) -> dict
         "affects": list(finding.affects),
         "remedy": finding.remedy.to(language),
         "fixes": list(fixes) if finding.status in ("fail", "warn") else [],
+        "waiver": _waiver(finding.waiver) if finding.waiver else None,
     }
+
+
+def _waiver(waiver: Waiver) -> dict[str, Any]:
+    expires = waiver.expires.isoformat() if waiver.expires else None
+    return {"code": waiver.code, "reason": waiver.reason, "expires": expires}

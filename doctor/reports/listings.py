@@ -35,7 +35,7 @@ def list_stacks(python: str | None, architecture: str | None, cann: str | None, 
 def _stack(stack: Stack, language: Language) -> Iterator[str]:
     gives = " · ".join(stack.capabilities) or Text("no flex_attention", "不支持 flex_attention").to(language)
     pins = "  ".join(f"{name}=={stack.pin(name)}" for name in stack.order)
-    yield f"{stack.name}: {gives}"
+    yield f"{stack.label}: {gives}"
     yield f"  {pins}"
     yield (f"  CANN {', '.join(stack.cann)} · Python {', '.join(stack.pythons)} · {', '.join(stack.architectures)}")
     for distribution, url in stack.indexes.items():
@@ -49,7 +49,8 @@ def _stack(stack: Stack, language: Language) -> Iterator[str]:
             "  needs `import torch_npu._inductor` before the first call",
             "  首次调用前需要 `import torch_npu._inductor`",
         ).to(language)
-    yield f"  {stack.note}"
+    if stack.note:
+        yield f"  {stack.note}"
     yield f"  {stack.evidence}, {stack.date}: {stack.source}"
 
 

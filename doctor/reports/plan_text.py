@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flexdoctor.findings import CAPABILITIES, Capability, Report
-from flexdoctor.text import Language, Text
+from flexdoctor.reports.words import CAPABILITY
+from flexdoctor.text import NOTHING, Language, Text
 from flexdoctor.treatment.plan import answer_of_packages
 
 if TYPE_CHECKING:
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from flexdoctor.treatment.journal import Entry
     from flexdoctor.treatment.plan import Plan, Step
 
-_CAPABILITY = {
-    "eager": Text("eager", "eager"),
-    "compiled_forward": Text("compiled forward", "编译前向"),
-    "compiled_backward": Text("compiled backward", "编译反向"),
-    "compiled_captured": Text("captured tensors", "索引外部张量"),
-}
 _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("not known", "未知")}
 _LABEL = {
     "plan": Text("plan", "计划"),
@@ -108,7 +103,10 @@ def _afterwards(plan: Plan, language: Language) -> Iterator[Line]:
     yield Line(_capabilities(plan.expected, language) + (there if plan.elsewhere else ""), _LABEL["after"].to(language))
     if plan.stack:
         note = f": {plan.stack_note}" if plan.stack_note else ""
-        yield Line(f"{plan.stack} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language))
+        owner = Text(" of {owner}", "（{owner} 提供）").format(owner=plan.stack_owner) if plan.stack_owner else NOTHING
+        yield Line(
+            f"{plan.stack}{owner.to(language)} (CANN {', '.join(plan.stack_cann)}){note}", _LABEL["stack"].to(language)
+        )
     if plan.alternatives:
         hint = Text(" (take one with --stack NAME)", "（用 --stack NAME 选择）").to(language)
         yield Line(", ".join(plan.alternatives) + hint, _LABEL["others"].to(language))
@@ -146,7 +144,7 @@ def _step(number: int, step: Step, language: Language) -> Iterator[Line]:
 
 def _capabilities(answers: dict[Capability, Any], language: Language) -> str:
     return " · ".join(
-        f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answers[name]].to(language)}"
+        f"{CAPABILITY[name].to(language)} {_AVAILABLE[answers[name]].to(language)}"
         for name in CAPABILITIES
         if name in answers
     )
@@ -167,14 +165,14 @@ def outcome_lines(outcome: Outcome, language: Language) -> Iterator[Line]:
     for name in CAPABILITIES:
         before, after = (answer_of_packages(report, name) for report in (outcome.before, outcome.after))
         yield Line(
-            f"{_CAPABILITY[name].to(language)}: {_answer(before.available, before.because, language)}"
+            f"{CAPABILITY[name].to(language)}: {_answer(before.available, before.because, language)}"
             f" → {_answer(after.available, after.because, language)}",
             indent=_COLUMN,
         )
     if any(item.machine_only for item in outcome.after.findings):
         yield Line(NO_MACHINE.to(language), indent=_COLUMN)
     for item in outcome.after.findings:
-        if item.status == "fail":
+        if item.status == "fail" and item.waiver is None:
             yield Line(f"{item.title.to(language)}  [{item.code}]", _LABEL["remains"].to(language))
             if item.remedy.en:
                 yield Line(item.remedy.to(language), indent=_COLUMN)

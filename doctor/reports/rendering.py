@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
+from flexdoctor.findings import exit_code
 from flexdoctor.frozen import dataclass
 from flexdoctor.text import Language
 
 if TYPE_CHECKING:
     from flexdoctor.chain import Check
     from flexdoctor.facts import Facts
-    from flexdoctor.findings import Report
+    from flexdoctor.findings import Finding, Report, Severity
     from flexdoctor.treatment.plan import Fix, Plan
 
 Detail = Literal["quiet", "normal", "verbose"]
@@ -24,6 +28,12 @@ class Format(str, Enum):
 
     text = "text"
     json = "json"
+    jsonl = "jsonl"
+    sarif = "sarif"
+    junit = "junit"
+    github = "github"
+    markdown = "markdown"
+    html = "html"
 
     @property
     def is_for_people(self) -> bool:
@@ -41,6 +51,24 @@ class Diagnosis:
     #: What `flexdoctor fix` would do; None where nothing can be done.
     plan: Plan | None = None
     fixes: Sequence[Fix] = ()
+    #: What the exit code follows.
+    fail_on: Severity = "error"
+    strict: bool = False
+    exit_zero: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the run, the same for every format."""
+        return exit_code(self.report, fail_on=self.fail_on, strict=self.strict, exit_zero=self.exit_zero)
+
+    def counts(self, finding: Finding) -> bool:
+        """Whether this finding alone keeps the exit code from being 0 (`--exit-zero` changes no finding)."""
+        alone = dataclasses.replace(self.report, findings=(finding,))
+        return exit_code(alone, fail_on=self.fail_on, strict=self.strict) != 0
+
+    #: The file whose settings were used, as a person reads it; and that of the same folder which was not.
+    configuration: str | None = None
+    not_read: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +80,8 @@ class Page:
     terminal: bool = False
     width: int = 80
     colour: bool = False
+    #: The folder that files are named relative to where a reader opens them there: the checkout of a CI run.
+    base: Path | None = None
 
 
 class _Renderer(Protocol):
@@ -60,5 +90,17 @@ class _Renderer(Protocol):
 
 def render(format_: Format, diagnosis: Diagnosis, page: Page) -> str:
     """Return `diagnosis` in `format_`; only that format is imported."""
-    module = cast("_Renderer", importlib.import_module(f"flexdoctor.reports.{format_.value}"))
-    return module.render(diagnosis, page)
+    return cast("_Renderer", _module(format_)).render(diagnosis, page)
+
+
+def render_error(format_: Format, message: str, exit_code: int) -> str:
+    """Return what a run prints that could not diagnose anything, well-formed as `format_` has to be.
+
+    Nothing for a format that has no `render_error`: its readers see the line on stderr.
+    """
+    of_format = getattr(_module(format_), "render_error", None)
+    return of_format(message, exit_code) if of_format else ""
+
+
+def _module(format_: Format) -> ModuleType:
+    return importlib.import_module(f"flexdoctor.reports.{format_.value}")

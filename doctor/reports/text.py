@@ -7,75 +7,22 @@ rich is not even imported.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flexdoctor import __version__
 from flexdoctor.chain import Check
 from flexdoctor.facts import Facts
-from flexdoctor.findings import CAPABILITIES, Capability, Evidence, Finding, Report, Status
+from flexdoctor.findings import Evidence, Finding, Report
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.rendering import Detail, Diagnosis, Page
+from flexdoctor.reports.sentences import also, capabilities, headline, remedy, state_of, where
+from flexdoctor.reports.words import LABEL, STATUS, WORST
+from flexdoctor.reports.wrapping import wrap
 from flexdoctor.text import Language, Text
+from flexdoctor.waivers import words
 
-_STATUS = {
-    "pass": Text("ok", "正常"),
-    "warn": Text("warn", "警告"),
-    "fail": Text("FAIL", "故障"),
-    "blocked": Text("blocked", "受阻"),
-    "skipped": Text("-", "-"),
-    "unknown": Text("unknown", "未知"),
-    "crashed": Text("CRASHED", "崩溃"),
-}
-#: Which status speaks for a link that has several findings.
-_WORST: tuple[Status, ...] = ("crashed", "fail", "unknown", "blocked", "warn", "pass", "skipped")
 _STYLE = {"fail": "bold red", "crashed": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green"}
-_CAPABILITY = {
-    "eager": Text("eager", "eager"),
-    "compiled_forward": Text("compiled forward", "编译前向"),
-    "compiled_backward": Text("compiled backward", "编译反向"),
-    "compiled_captured": Text("captured tensors", "索引外部张量"),
-}
-_AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unknown": Text("unknown", "未知")}
-_HEADLINE: dict[Capability, Text] = {
-    "eager": Text("eager flex_attention cannot run here", "eager 模式的 flex_attention 在此环境无法运行"),
-    "compiled_forward": Text("compiled flex_attention cannot run here", "编译版 flex_attention 在此环境无法运行"),
-    "compiled_backward": Text(
-        "compiled flex_attention cannot be trained here", "编译版 flex_attention 在此环境无法训练（反向）"
-    ),
-    "compiled_captured": Text(
-        "compiled flex_attention with captured tensors cannot run here",
-        "索引外部张量的编译版 flex_attention 在此环境无法运行",
-    ),
-}
-_HEALTHY: dict[Capability, Text] = {
-    "eager": Text(
-        "eager flex_attention: nothing found that keeps it from running here",
-        "eager 模式的 flex_attention：未发现妨碍其运行的问题",
-    ),
-    "compiled_forward": Text(
-        "compiled flex_attention: nothing found that keeps it from running here",
-        "编译版 flex_attention：未发现妨碍其运行的问题",
-    ),
-    "compiled_backward": Text(
-        "compiled flex_attention: nothing found that keeps it from training here",
-        "编译版 flex_attention：未发现妨碍其训练的问题",
-    ),
-    "compiled_captured": Text(
-        "compiled flex_attention with captured tensors: nothing found that keeps it from running here",
-        "索引外部张量的编译版 flex_attention：未发现妨碍其运行的问题",
-    ),
-}
-_LABEL = {
-    "proof": Text("proof", "证据"),
-    "see": Text("you see", "现象"),
-    "why": Text("why", "原因"),
-    "fix": Text("fix", "修复"),
-    "can": Text("can run", "能力"),
-    "source": Text("source", "来源"),
-}
-
-
 #: How many lines of proof a finding shows unless asked for all.
 _PROOF = 3
 
@@ -91,6 +38,9 @@ class TextOptions:
     colour: bool = False
     #: Codes that `flexdoctor fix` would mend here.
     mended_by_fix: frozenset[str] = frozenset()
+    #: The file whose settings were used, and the one beside it that was not.
+    configuration: str | None = None
+    not_read: str | None = None
 
 
 def render(diagnosis: Diagnosis, page: Page) -> str:
@@ -102,6 +52,8 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
         width=page.width,
         colour=page.colour,
         mended_by_fix=frozenset(diagnosis.plan.opens if diagnosis.plan else ()),
+        configuration=diagnosis.configuration,
+        not_read=diagnosis.not_read,
     )
     return render_text(diagnosis.report, diagnosis.facts, diagnosis.chain, options)
 
@@ -109,7 +61,7 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
 def render_text(report: Report, facts: Facts, chain: Sequence[Check], options: TextOptions) -> str:
     """Return the report as text, for a terminal or for a pipe."""
     if options.detail == "quiet":
-        return _headline(report, options.language) + "\n"
+        return headline(report, options.language) + "\n"
     if options.terminal:
         return _Terminal(report, facts, chain, options).render()
     return "".join(f"{line}\n" for line in _plain(report, facts, options))
@@ -127,99 +79,52 @@ def _head(facts: Facts, language: Language) -> str:
     )
 
 
-def _headline(report: Report, language: Language) -> str:
-    cause = report.root_cause
-    if cause is not None and not cause.affects:
-        # It keeps something else from running: its title says what.
-        return f"{cause.title.to(language)}   {cause.code}"
-    if cause is not None:
-        what = _HEADLINE[report.required].to(language)
-        colon = "：" if language == "zh" else ": "
-        return f"{what}{colon}{cause.title.to(language)}   {cause.code}"
-    crashed = next((item for item in report.findings if item.status in ("crashed", "unknown")), None)
-    if report.verdict == "unknown" and crashed is not None:
-        return (
-            Text("could not tell whether it runs here: {title}   {code}", "无法判断此环境能否运行：{title}   {code}")
-            .format(title=crashed.title.to(language), code=crashed.code)
-            .to(language)
-        )
-    return _HEALTHY[report.required].to(language)
-
-
-def _also(report: Report, language: Language) -> str | None:
-    """Say what the packages alone would give when only the machine is at fault, and name the machine when both are."""
-    cause = report.root_cause
-    if cause is not None and not cause.machine_only:
-        bare = next((item for item in report.findings if item.machine_only and item.status == "warn"), None)
-        if bare is not None:
-            return f"{bare.title.to(language)}   {bare.code}"
-    if cause is None or not cause.machine_only or all(item.link != "packages" for item in report.findings):
+def _settings(options: TextOptions) -> str | None:
+    """Say which file of settings was used; nothing when there is none."""
+    if options.configuration is None:
         return None
-    first = next((item for item in report.findings if item.status == "fail"), None)
-    if first is not None:
-        return (
-            Text("the packages have a fault too: {title}   {code}", "软件包本身也有问题：{title}   {code}")
-            .format(title=first.title.to(language), code=first.code)
-            .to(language)
-        )
-    return Text("the packages alone were judged, and have no fault", "仅判断了软件包本身，未发现问题").to(language)
-
-
-def _where(evidence: Evidence, sites: Iterable[str]) -> str:
-    path = evidence.path or ""
-    for site in sites:
-        path = path.removeprefix(f"{site}/")
-    return f"{path}:{evidence.line}" if evidence.line else path
+    said = Text("configuration {path}", "配置文件 {path}").format(path=options.configuration)
+    if options.not_read:
+        beside = Text("({path} is not read beside it)", "（同目录的 {path} 未读取）").format(path=options.not_read)
+        said += beside
+    return said.to(options.language)
 
 
 def _evidence(evidence: Evidence, facts: Facts) -> str:
-    place = _where(evidence, facts.target.site_packages)
+    place = where(evidence, facts.target.site_packages)
     source = f" [{evidence.source}]" if evidence.source else ""
     if evidence.kind == "file" and evidence.line:
         return f"{place}  {evidence.text}{source}"
     return (f"{place}: {evidence.text}" if place else evidence.text) + source
 
 
-def _capabilities(report: Report, language: Language) -> Iterator[tuple[str, str]]:
-    for name in CAPABILITIES:
-        answer = report.capabilities[name]
-        because = f" ({answer.because})" if answer.because else ""
-        yield (
-            answer.available,
-            f"{_CAPABILITY[name].to(language)} {_AVAILABLE[answer.available].to(language)}{because}",
-        )
-
-
-def _remedy(finding: Finding, options: TextOptions) -> str:
-    """Return what to do: our own command where it helps, and what a person would do by hand."""
-    by_hand = finding.remedy.to(options.language)
-    if finding.code not in options.mended_by_fix:
-        return by_hand
-    separator = "；或手动：" if options.language == "zh" else ", or by hand: "
-    return "flexdoctor fix" + (separator + by_hand if by_hand else "")
-
-
 def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
     language = options.language
     yield _head(facts, language)
-    yield _headline(report, language)
-    if also := _also(report, language):
-        yield also
+    if settings := _settings(options):
+        yield settings
+    yield headline(report, language)
+    if second := also(report, language):
+        yield second
     for finding in report.findings:
         code = finding.code or finding.blocked_by or "-"
-        line = f"{finding.status.upper()} {code} {finding.link} {finding.title.to(language)}"
-        if finding.status in ("fail", "warn") and (remedy := _remedy(finding, options)):
-            line += f" {_LABEL['fix'].to(language)}: {remedy}"
+        line = f"{state_of(finding).upper()} {code} {finding.link} {finding.title.to(language)}"
+        if finding.waiver:
+            line += f" {LABEL['waived'].to(language)}: {words(finding.waiver).to(language)}"
+        elif finding.status in ("fail", "warn") and (
+            mending := remedy(finding, options.language, options.mended_by_fix)
+        ):
+            line += f" {LABEL['fix'].to(language)}: {mending}"
         yield line
         if options.detail == "verbose":
             for item in finding.evidence:
-                yield f"  {_LABEL['proof'].to(language)}: {_evidence(item, facts)}"
+                yield f"  {LABEL['proof'].to(language)}: {_evidence(item, facts)}"
             for error in finding.predicted_errors:
-                yield f"  {_LABEL['see'].to(language)}: {error}"
+                yield f"  {LABEL['see'].to(language)}: {error}"
             if finding.detail.en:
-                yield f"  {_LABEL['why'].to(language)}: {finding.detail.to(language)}"
+                yield f"  {LABEL['why'].to(language)}: {finding.detail.to(language)}"
     separator = "；" if language == "zh" else ", "
-    yield f"{_LABEL['can'].to(language)}: {separator.join(text for _, text in _capabilities(report, language))}"
+    yield f"{LABEL['can'].to(language)}: {separator.join(text for _, text in capabilities(report, language))}"
 
 
 class _Terminal:
@@ -245,11 +150,13 @@ class _Terminal:
 
     def render(self) -> str:
         self._prose(_head(self.facts, self.language), style="dim")
+        if settings := _settings(self.options):
+            self._prose(settings, style="dim")
         self.console.print()
         style = "bold green" if self.report.verdict == "healthy" else "bold"
-        self._prose(_headline(self.report, self.language), style=style)
-        if also := _also(self.report, self.language):
-            self._prose(also)
+        self._prose(headline(self.report, self.language), style=style)
+        if second := also(self.report, self.language):
+            self._prose(second)
         self.console.print()
         self._chain()
         for finding in self._shown():
@@ -265,13 +172,22 @@ class _Terminal:
         if self.options.detail == "verbose":
             return [item for item in self.report.findings if item.status in wanted or item.evidence]
         faults = [item for item in self.report.findings if item.status in wanted]
-        return [item for item in faults if item.status != "warn" or item is self.report.root_cause or item.affects]
+        links = {check.link for check in self.chain}
+        return [
+            item
+            for item in faults
+            if item.status != "warn"
+            or item is self.report.root_cause
+            or item.affects
+            or item.waiver
+            or item.link not in links
+        ]
 
     def _prose(self, text: str, indent: int = 0, style: str = "") -> None:
-        from rich.padding import Padding  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
 
-        self.console.print(Padding(RichText(text, style=style), (0, 0, 0, indent)))
+        for line in wrap(text, self.options.width - indent):
+            self.console.print(RichText(" " * indent + line, style=style), no_wrap=True, overflow="ignore", crop=False)
 
     def _raw(self, text: str) -> None:
         """Print what a person will copy: never wrapped, whatever its length."""
@@ -292,11 +208,12 @@ class _Terminal:
             found = by_link.get(check.link)
             if not found:
                 continue
-            speaker = min(found, key=lambda item: _WORST.index(item.status))
+            speaker = min(found, key=lambda item: WORST.index(state_of(item)))
             title = check.title.to(self.language)
-            status = _STATUS[speaker.status].to(self.language)
+            state = state_of(speaker)
+            status = STATUS[state].to(self.language)
             line = RichText(f" {numbers[check.link]:>2}  {title}{' ' * (widest - cell_len(title))}  ")
-            line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(speaker.status, "dim"))
+            line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(state, "dim"))
             room = self.options.width - line.cell_len - 2
             code = f"{speaker.code} " if speaker.code and speaker.status in ("fail", "warn", "unknown") else ""
             text = RichText(code + speaker.title.to(self.language))
@@ -306,8 +223,12 @@ class _Terminal:
 
     def _finding(self, finding: Finding) -> None:
         head = f"{finding.code or finding.link}  "
-        style = _STYLE.get(finding.status, "")
+        style = _STYLE.get(state_of(finding), "")
         self._labelled(head, finding.title.to(self.language), label_style=style, indent=0)
+        if finding.waiver:
+            self._labelled("waived", words(finding.waiver).to(self.language))
+            if self.options.detail != "verbose":
+                return
         shown = finding.evidence if self.options.detail == "verbose" else finding.evidence[:_PROOF]
         for number, item in enumerate(shown):
             self._labelled("proof" if not number else "", _evidence(item, self.facts), copy=True)
@@ -318,8 +239,10 @@ class _Terminal:
             self._labelled("see" if not number else "", error, copy=True)
         if finding.detail.en:
             self._labelled("why", finding.detail.to(self.language))
-        if remedy := _remedy(finding, self.options):
-            self._labelled("fix", remedy)
+        if mending := remedy(finding, self.language, self.options.mended_by_fix):
+            self._labelled("fix", mending)
+        if finding.code and finding.status in ("fail", "warn", "unknown"):
+            self._labelled("more", f"flexdoctor explain {finding.code}", copy=True)
 
     def _labelled(
         self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2
@@ -327,17 +250,16 @@ class _Terminal:
         from rich.cells import cell_len  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
 
-        shown = _LABEL[label].to(self.language) if label in _LABEL else label
+        shown = LABEL[label].to(self.language) if label in LABEL else label
         column = 7 if not indent else 11
         head = " " * indent + shown
-        head += " " * max(column - cell_len(head), 1 if shown else 0)
+        head += " " * max(column - cell_len(head), 0 if head.endswith(" ") or not shown else 1)
         if copy:
             self._raw(head + text)
             return
-        lines = RichText(text).wrap(self.console, max(self.options.width - column, 30))
-        for number, line in enumerate(lines):
+        for number, line in enumerate(wrap(text, max(self.options.width - column, 30))):
             row = RichText(head, style=label_style) if not number else RichText(" " * column)
-            row.append_text(line)
+            row.append(line)
             self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
 
     def _can_run(self) -> None:
@@ -345,10 +267,10 @@ class _Terminal:
         from rich.text import Text as RichText  # noqa: PLC0415
 
         colours = {"yes": "green", "no": "red", "unknown": "magenta"}
-        head = _LABEL["can"].to(self.language) + "   "
+        head = LABEL["can"].to(self.language) + "   "
         indent = cell_len(head)
         line = RichText(head)
-        for available, text in _capabilities(self.report, self.language):
+        for available, text in capabilities(self.report, self.language):
             separator = " · " if line.cell_len > indent else ""
             if line.cell_len + cell_len(separator + text) > self.options.width:
                 self.console.print(line, no_wrap=True, overflow="ignore", crop=False)

@@ -523,7 +523,8 @@ def verify(plan: Plan, steps: Iterable[Step], before: Report, after: Report, fac
     hidden = {item.link for item in before.findings if item.status in ("blocked", "unknown", "crashed")}
     known = {item.code for item in before.findings}
     for code, item in faults.items():
-        if item.status == "fail" and code not in (*known, *plan.remaining) and item.link not in hidden:
+        is_new = code not in (*known, *plan.remaining) and item.link not in hidden
+        if item.status == "fail" and item.waiver is None and is_new:
             problems.append(
                 Text("{code} is new: {title}", "新出现 {code}：{title}").format(code=code, title=item.title.en)
             )

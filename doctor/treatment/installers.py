@@ -44,9 +44,13 @@ class IndexOptions:
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     no_index: bool = False
+    #: Indexes of a company: for what needs one of them, the default index and those named here are not asked.
+    exclusive: tuple[str, ...] = ()
 
     def arguments(self, extra: str = "") -> list[str]:
         """Return the options for one distribution; `extra` is the index that it alone needs."""
+        if extra in self.exclusive and not self.no_index:
+            return ["--index-url", extra, *(part for place in self.find_links for part in ("--find-links", place))]
         given = ["--index-url", self.index_url] if self.index_url else []
         for url in (*self.extra_index_urls, *([extra] if extra and not self.no_index else [])):
             given += ["--extra-index-url", url]

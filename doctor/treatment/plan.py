@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Availability, Capability, CapabilityAnswer, Report
 from flexdoctor.frozen import dataclass
-from flexdoctor.text import NOTHING, Text
+from flexdoctor.knowledge import stacks
+from flexdoctor.text import NOTHING, Text, UserError
 
 if TYPE_CHECKING:
     from flexdoctor.knowledge.stacks import Stack
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
 StepKind = Literal["install", "uninstall", "remove", "patch", "manual"]
 
 
-class TreatmentError(Exception):
-    """A treatment cannot start or go on. The message is a sentence in both languages."""
+class TreatmentError(UserError):
+    """A treatment cannot start or go on."""
 
     def __init__(self, message: Text, exit_code: int = 3) -> None:
-        super().__init__(message.en)
-        self.message = message
+        super().__init__(message)
         self.exit_code = exit_code
 
 
@@ -81,6 +81,8 @@ class Plan:
     manual: tuple[Step, ...] = ()
     #: The set of knowledge/stacks.toml that the steps lead to, and the names of the others that would fit.
     stack: str | None = None
+    #: Whose set it is, when it is a company's own.
+    stack_owner: str = ""
     stack_note: str = ""
     stack_cann: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
@@ -131,10 +133,17 @@ class Situation:
     #: Whether the user named the target.
     chosen: bool = False
 
-    def index_of(self, name: str) -> str:
-        """Return the extra index that a distribution of the target needs."""
-        if self.target and name in self.target.indexes:
-            return self.target.indexes[name]
+    def index_of(self, name: str, version: str = "") -> str:
+        """Return the extra index that a distribution of the target needs.
+
+        Args:
+            version: when it may be another than that of the target: a company's index is for what its set pins alone.
+        """
+        target = self.target
+        if target and target.owner and version and not stacks.same_version(version, target.pin(name)):
+            return next((item.indexes.get(name, "") for item in stacks.shipped() if item.pin(name) == version), "")
+        if target and name in target.indexes:
+            return target.indexes[name]
         # The default index has only CUDA builds of torch for x86_64.
         return self.cpu_index if name == "torch" and self.facts.interpreter.architecture == "x86_64" else ""
 
@@ -183,7 +192,8 @@ def install_step(
     if before and not again:
         title = f"{title[0]} (now {before})", f"{title[1]}（当前 {before}）"
     options = " --force-reinstall" if again else ""
-    extra = f" --extra-index-url {index}" if index else ""
+    option = "--index-url" if index in stacks.company_indexes() else "--extra-index-url"
+    extra = f" {option} {index}" if index else ""
     command = f"{situation.python} -m pip install --no-deps{options} {shlex.quote(shown)}{extra}"
     return Step(
         kind="install",

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from flexdoctor.facts import Facts
 from flexdoctor.findings import CAPABILITIES, Availability, Capability, Finding, Report
 from flexdoctor.frozen import dataclass
-from flexdoctor.knowledge.stacks import Stack
+from flexdoctor.knowledge.stacks import Stack, same_version
 from flexdoctor.text import NOTHING, Text
 from flexdoctor.treatment.plan import Fix, Plan, Situation, Step, TreatmentError
 
@@ -98,6 +98,7 @@ def make_plan(
         steps=tuple(steps),
         manual=tuple(manual),
         stack=reached.name if reached else None,
+        stack_owner=reached.owner if reached else "",
         stack_note=reached.note if reached else "",
         stack_cann=reached.cann if reached else (),
         alternatives=tuple(item.name for item in fitting if item is not reached) if reached else (),
@@ -137,7 +138,8 @@ def _wanted(report: Report, select: tuple[str, ...]) -> list[Finding]:
     found = [item for item in report.findings if item.status in ("fail", "warn") and item.code]
     if select:
         return [item for item in found if item.code and item.code.startswith(select)]
-    return [item for item in found if item.status == "fail" and not item.machine_only]
+    # What the user has decided to live with is mended only when it is named.
+    return [item for item in found if item.status == "fail" and not item.machine_only and item.waiver is None]
 
 
 def cann_version(facts: Facts) -> str | None:
@@ -167,8 +169,9 @@ def _choose(facts: Facts, fitting: Sequence[Stack], name: str | None) -> Stack |
 
     def cost(item: tuple[int, Stack]) -> tuple[object, ...]:
         rank, stack = item
-        moves = [release(_installed(facts, part)) != (stack.pin(part) or "") for part in _CHAIN]
-        return (*moves, stack.early_import, rank)
+        moves = [not same_version(_installed(facts, part), stack.pin(part) or "") for part in _CHAIN]
+        # Where torch or torch-npu must move in any case, a company's set goes before the others.
+        return (moves[0] or moves[1], not stack.owner, *moves, stack.early_import, rank)
 
     return min(enumerate(fitting), key=cost)[1] if fitting else None
 
@@ -181,7 +184,9 @@ def _installed(facts: Facts, name: str) -> str:
 def _reaches(facts: Facts, steps: Iterable[Step], target: Stack) -> bool:
     """Tell whether the environment will be that set."""
     pins = {step.distribution: step.version for step in steps if step.kind == "install"}
-    return all(release(pins.get(name, _installed(facts, name))) == pin for name in _CHAIN if (pin := target.pin(name)))
+    return all(
+        same_version(pins.get(name, _installed(facts, name)), pin) for name in _CHAIN if (pin := target.pin(name))
+    )
 
 
 def _merge(steps: Iterable[Step]) -> list[Step]:
@@ -224,7 +229,7 @@ def _replaces_gate_late(facts: Facts, steps: Sequence[Step], reached: Stack | No
         "manual",
         Text(
             "torch-npu {npu} replaces the device check only when its inductor backend loads",
-            "torch-npu {npu} 直到加载 inductor 后端才替换设备检查",
+            "torch-npu {npu} 直到加载 inductor 后端才替换设备校验",
         ).format(npu=reached.torch_npu),
         opens=(GATE_LATE,),
         command=Text(
