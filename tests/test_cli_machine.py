@@ -119,7 +119,7 @@ def test_deep_without_its_reader_names_the_extra(
 def test_help_says_how_missing_hardware_counts(
     flexdoctor: Run,
 ) -> None:
-    text = " ".join(flexdoctor("check", "--help").stdout.split())
+    text = " ".join(flexdoctor("check", "--help-all").stdout.split())
     assert "only with --require does the missing hardware count too" in text
 
 
