@@ -6,14 +6,16 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flexdoctor.chain import Check, answers
 from flexdoctor.facts import Facts, LiveDeath, LiveError, LiveFacts, LiveStage
 from flexdoctor.findings import CAPABILITIES, COMPILED, Capability, Evidence, Fault, Finding, found, passed, skipped
 from flexdoctor.frozen import dataclass
-from flexdoctor.knowledge.signatures import Match, Raised, recognise
 from flexdoctor.text import NOTHING, Text
+
+if TYPE_CHECKING:
+    from flexdoctor.knowledge.signatures import Match, Raised
 
 LINK = "live_run"
 
@@ -246,6 +248,8 @@ class _Group:
 
 
 def _failures(facts: Facts, live: LiveFacts, before: Sequence[Finding]) -> Iterator[Finding]:
+    from flexdoctor.knowledge.signatures import recognise  # noqa: PLC0415 - only what failed needs the table
+
     groups: dict[str, _Group] = {}
     for stage in live.stages:
         if stage.status in ("failed", "died", "timed_out"):
@@ -256,6 +260,8 @@ def _failures(facts: Facts, live: LiveFacts, before: Sequence[Finding]) -> Itera
 
 
 def _raised(error: LiveError) -> Raised:
+    from flexdoctor.knowledge.signatures import Raised  # noqa: PLC0415
+
     return Raised(error.type, error.message, tuple(f"{frame.path} {frame.function}" for frame in error.frames))
 
 

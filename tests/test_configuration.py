@@ -17,7 +17,8 @@ import pytest
 from in_process import run
 
 from flexdoctor import configuration
-from flexdoctor.configuration import SHAPE, Configuration, find, load
+from flexdoctor.configuration import Configuration
+from flexdoctor.configuration_file import SHAPE, find, load
 from flexdoctor.findings import CAPABILITIES, Waiver
 from flexdoctor.knowledge import overlay
 from flexdoctor.tables import Shape, TableError, hold, json_schema

@@ -91,6 +91,8 @@ class Settings:
         Raises:
             StopError: there is no such code.
         """
+        if not self.file.waivers:
+            return ()
         import difflib  # noqa: PLC0415
 
         from flexdoctor import waivers  # noqa: PLC0415
@@ -125,20 +127,22 @@ def settle(context: typer.Context, config: Path | None, no_config: bool) -> Sett
     Raises:
         StopError: it cannot be used.
     """
-    from flexdoctor import configuration  # noqa: PLC0415
-    from flexdoctor.tables import TableError  # noqa: PLC0415
+    from flexdoctor.configuration import Configuration, folders_with_files  # noqa: PLC0415
 
-    settings = Settings(context, configuration.Configuration())
+    settings = Settings(context, Configuration())
     named = config is not None
     if config and no_config and not settings.is_by_variable("config"):
         said = Text(
             "--config and --no-config contradict each other; name one", "--config 与 --no-config 互相矛盾，请只用一个"
         )
         raise StopError(said, 2)
-    if no_config:
+    if no_config or (config is None and next(folders_with_files(), None) is None):
         return settings
+    from flexdoctor import configuration_file  # noqa: PLC0415
+    from flexdoctor.tables import TableError  # noqa: PLC0415
+
     try:
-        file = configuration.load(config) if config else configuration.find()
+        file = configuration_file.load(config) if config else configuration_file.find()
         if file.knowledge:
             _extend_knowledge(context, file)
     except TableError as error:

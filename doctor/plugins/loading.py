@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flexdoctor.chain import Check
-from flexdoctor.configuration import CODE
+from flexdoctor.configuration_file import CODE
 from flexdoctor.facts import Facts
 from flexdoctor.findings import Evidence, Fault, Finding
 from flexdoctor.plugins.process import FailedError, PluginProcess

@@ -18,7 +18,6 @@ from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.rendering import Detail, Diagnosis, Page
 from flexdoctor.reports.sentences import also, capabilities, headline, remedy, state_of, where
 from flexdoctor.reports.words import LABEL, STATUS, WORST
-from flexdoctor.reports.wrapping import wrap
 from flexdoctor.text import Language, Text
 from flexdoctor.waivers import words
 
@@ -186,6 +185,8 @@ class _Terminal:
     def _prose(self, text: str, indent: int = 0, style: str = "") -> None:
         from rich.text import Text as RichText  # noqa: PLC0415
 
+        from flexdoctor.reports.wrapping import wrap  # noqa: PLC0415
+
         for line in wrap(text, self.options.width - indent):
             self.console.print(RichText(" " * indent + line, style=style), no_wrap=True, overflow="ignore", crop=False)
 
@@ -249,6 +250,8 @@ class _Terminal:
     ) -> None:
         from rich.cells import cell_len  # noqa: PLC0415
         from rich.text import Text as RichText  # noqa: PLC0415
+
+        from flexdoctor.reports.wrapping import wrap  # noqa: PLC0415
 
         shown = LABEL[label].to(self.language) if label in LABEL else label
         column = 7 if not indent else 11
