@@ -7,7 +7,6 @@ is not even imported.
 from __future__ import annotations
 
 import datetime
-import io
 from collections.abc import Iterator
 
 from flexdoctor import __version__
@@ -173,47 +172,30 @@ class _Terminal:
     """The laid-out form."""
 
     def __init__(self, comparison: Comparison, page: Page) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal needs rich
+        from flexdoctor.reports.sheet import Sheet  # noqa: PLC0415 - only a terminal needs it
 
         self.comparison, self.page, self.language = comparison, page, page.language
-        self.stream = io.StringIO()
-        self.console = Console(
-            file=self.stream,
-            width=page.width,
-            force_terminal=page.colour,
-            no_color=not page.colour,
-            color_system="standard" if page.colour else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+        self.sheet = Sheet(page.width, colour=page.colour)
 
     def render(self) -> str:
         comparison = self.comparison
-        self._prose(_head(comparison, self.language), style="dim")
-        self.console.print()
+        self.sheet.prose(_head(comparison, self.language), style="dim")
+        self.sheet.blank()
         style = {"alike": "bold green", "faulty": "bold red"}.get(comparison.verdict, "bold")
-        self._prose(headline(comparison).to(self.language), style=style)
+        self.sheet.prose(headline(comparison).to(self.language), style=style)
         shown = _shown_groups(comparison, self.page)
         if len(comparison.groups) > 1 or comparison.node_count > 1:
-            self.console.print()
+            self.sheet.blank()
             self._table(shown)
         for group in shown:
             if group.noteworthy or group.differences or group.not_here or group.error or len(group.nodes) > 1:
-                self.console.print()
+                self.sheet.blank()
                 self._group(group)
         self._rest()
-        return "\n".join(line.rstrip() for line in self.stream.getvalue().splitlines()) + "\n"
-
-    def _prose(self, text: str, style: str = "") -> None:
-        from rich.text import Text as RichText  # noqa: PLC0415
-
-        self.console.print(RichText(text, style=style))
+        return self.sheet.text()
 
     def _table(self, shown: tuple[Group, ...]) -> None:
-        from rich.cells import cell_len  # noqa: PLC0415
-        from rich.text import Text as RichText  # noqa: PLC0415
+        from flexdoctor.reports.wrapping import cells  # noqa: PLC0415
 
         heads = [
             Text("group", "组"),
@@ -226,20 +208,18 @@ class _Terminal:
             for group in shown
         ]
         titles = [head.to(self.language) for head in heads]
-        widths = [max(cell_len(titles[i]), *(cell_len(str(row[i])) for row in rows)) for i in range(3)]
+        widths = [max(cells(titles[i]), *(cells(str(row[i])) for row in rows)) for i in range(3)]
         line = "  ".join(_pad(titles[i], widths[i], right=i < 2) for i in range(3))
-        self.console.print(RichText(f"  {line}  {titles[3]}", style="dim"), no_wrap=True, crop=False)
+        self.sheet.line((f"  {line}  {titles[3]}", "dim"))
         for group, row in zip(shown, rows, strict=True):
-            out = RichText("  ")
-            out.append(_pad(row[0], widths[0], right=True) + "  ")
-            out.append(_pad(row[1], widths[1], right=True) + "  ")
-            out.append(_pad(row[2], widths[2]) + "  ", style=_STYLE[group.verdict])
-            text = RichText(row[3].to(self.language))
-            text.truncate(max(self.page.width - out.cell_len, 20), overflow="ellipsis")
-            out.append_text(text)
-            self.console.print(out, no_wrap=True, overflow="ignore", crop=False)
+            self.sheet.line(
+                (f"  {_pad(row[0], widths[0], right=True)}  {_pad(row[1], widths[1], right=True)}  ", ""),
+                (f"{_pad(row[2], widths[2])}  ", _STYLE[group.verdict]),
+                (row[3].to(self.language), ""),
+                cut=True,
+            )
         if hidden := len(self.comparison.groups) - len(shown):
-            self.console.print(RichText(f"  {_more_groups(hidden, self.language)}", style="dim"))
+            self.sheet.line((f"  {_more_groups(hidden, self.language)}", "dim"))
 
     def _group(self, group: Group) -> None:
         everything = self.page.detail == "verbose"
@@ -299,7 +279,7 @@ class _Terminal:
         if comparison.notes:
             rows.append(("note", [note.to(self.language) for note in comparison.notes]))
         if rows:
-            self.console.print()
+            self.sheet.blank()
         for label, lines in rows:
             limit = len(lines) if everything else 10
             for number, line in enumerate(lines[:limit]):
@@ -319,26 +299,12 @@ class _Terminal:
         indent: int = 2,
         column: int = 13,
     ) -> None:
-        from rich.cells import cell_len  # noqa: PLC0415
-        from rich.text import Text as RichText  # noqa: PLC0415
-
-        head = " " * indent + (_LABEL[label].to(self.language) if label in _LABEL else label)
-        head += " " * max(column - cell_len(head), 1 if label else 0)
-        if copy:
-            # What a person will copy is never wrapped, whatever its length.
-            row = RichText(head, style=label_style)
-            row.append(text, style="none")
-            self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
-            return
-        lines = RichText(text, style=style).wrap(self.console, max(self.page.width - column, 30))
-        for number, line in enumerate(lines):
-            row = RichText(head, style=label_style) if not number else RichText(" " * column)
-            row.append_text(line)
-            self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
+        shown = _LABEL[label].to(self.language) if label in _LABEL else label
+        self.sheet.labelled(shown, text, column=column, indent=indent, label_style=label_style, style=style, copy=copy)
 
 
 def _pad(text: str, width: int, *, right: bool = False) -> str:
-    from rich.cells import cell_len  # noqa: PLC0415
+    from flexdoctor.reports.wrapping import cells  # noqa: PLC0415
 
-    blank = " " * max(width - cell_len(text), 0)
+    blank = " " * max(width - cells(text), 0)
     return blank + text if right else text + blank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flexdoctor.pages import TOPICS, Entry, Explained
 from flexdoctor.reports.explanations import (
@@ -19,8 +20,11 @@ from flexdoctor.reports.explanations import (
     title_of,
 )
 from flexdoctor.reports.rendering import Page
-from flexdoctor.reports.wrapping import cells, wrap
+from flexdoctor.reports.wrapping import cells
 from flexdoctor.text import Language
+
+if TYPE_CHECKING:
+    from flexdoctor.reports.sheet import Sheet
 
 #: Columns before the title, and before what a label says.
 _HEAD, _COLUMN = 7, 11
@@ -47,13 +51,12 @@ def render_list(entries: Sequence[Entry], page: Page) -> str:
     """Return one line a code: the code, the link that names it, and the title."""
     if not page.terminal:
         return "".join(f"{entry.code} {entry.link} {title_of(entry.fault, page.language)}\n" for entry in entries)
+    sheet = _sheet(page)
     column = max(cells(entry.link) for entry in entries) + _HEAD + 2
-    lines = []
     for entry in entries:
-        first, *rest = wrap(title_of(entry.fault, page.language), max(page.width - column, 30))
-        lines.append(_styled(entry.code, "1", page) + f"  {entry.link:{column - _HEAD}}{first}")
-        lines += [" " * column + line for line in rest]
-    return "\n".join(lines) + "\n"
+        label = f"{entry.code}  {entry.link}"
+        sheet.labelled(label, title_of(entry.fault, page.language), column=column, indent=0, label_style="bold")
+    return sheet.text()
 
 
 def _one(item: Explained, page: Page) -> str:
@@ -65,20 +68,20 @@ def _one(item: Explained, page: Page) -> str:
         lines = [f"{entry.code} {title}", about]
         lines += [f"{row.label}: {row.text}" if row.label else f"  {row.text}" for row in rows]
         return "\n".join(lines) + "\n"
-    width = max(page.width - _HEAD, 30)
-    first, *rest = wrap(title, width)
-    lines = [f"{_styled(entry.code, '1', page)}  {_styled(first, '1', page)}"]
-    lines += [" " * _HEAD + _styled(line, "1", page) for line in rest]
-    lines += [" " * _HEAD + line for line in wrap(about, width)]
+    sheet = _sheet(page)
+    sheet.labelled(entry.code, title, column=_HEAD, indent=0, label_style="bold", style="bold")
+    sheet.prose(about, indent=_HEAD)
     for row in rows:
         if row.label:
-            lines.append("")
-        head = f"  {row.label}"
-        pad = " " * max(_COLUMN - cells(head), 1)
-        shown = [row.text] if row.copy else wrap(row.text, max(page.width - _COLUMN - len(row.hang), 30))
-        lines.append(f"{_styled(head, '2', page)}{pad}{row.indent}{shown[0]}")
-        lines += [" " * _COLUMN + row.hang + line for line in shown[1:]]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+            sheet.blank()
+        sheet.labelled(row.label, row.indent + row.text, column=_COLUMN, copy=row.copy, hang=row.hang)
+    return sheet.text()
+
+
+def _sheet(page: Page) -> Sheet:
+    from flexdoctor.reports.sheet import Sheet  # noqa: PLC0415 - only a terminal needs it
+
+    return Sheet(page.width, colour=page.colour)
 
 
 def _rows(item: Explained, language: Language) -> Iterator[_Row]:
@@ -101,8 +104,3 @@ def _rows(item: Explained, language: Language) -> Iterator[_Row]:
                 yield _Row(error, "" if number else SEE.to(language), copy=word_for_word)
     for number, source in enumerate(item.page.sources if item.page else ()):
         yield _Row(source, "" if number else SOURCE.to(language), hang="  ")
-
-
-def _styled(text: str, style: str, page: Page) -> str:
-    """Return `text` in an ANSI style where colour is wanted: 1 is bold, 2 dim."""
-    return f"\x1b[{style}m{text}\x1b[0m" if page.colour and text.strip() else text

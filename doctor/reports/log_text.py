@@ -8,8 +8,7 @@ from flexdoctor import __version__
 from flexdoctor.log_findings import LogFinding, LogReport
 from flexdoctor.reports.log_words import Explainers, about, headline, place, quote, rows, summary
 from flexdoctor.reports.rendering import Page
-from flexdoctor.reports.wrapping import cells, wrap
-from flexdoctor.text import Text
+from flexdoctor.text import Language, Text
 
 _COLUMN = 13
 #: Kinds of unknown errors that are shown.
@@ -20,29 +19,31 @@ def render(report: LogReport, explainers: Explainers, page: Page) -> str:
     """Return the report as text, laid out on a terminal, unwrapped in a pipe."""
     language = page.language
     head = Text("flexdoctor {version} · reading {what}", "flexdoctor {version} · 读取 {what}")
-    lines = [head.format(version=__version__, what=about(report.facts, language)).to(language)]
-    if page.terminal:
-        lines = [_styled(line, "2", page) for line in wrap(lines[0], page.width)]
-        lines += ["", *(_styled(line, "1", page) for line in wrap(headline(report, language), page.width))]
-    else:
-        lines.append(headline(report, language))
-    if not report.findings:
-        return "\n".join(lines) + "\n"
-    if len(report.findings) > 1 or report.facts.dropped:
-        lines += [*([""] if page.terminal else []), *_prose(summary(report, language), page)]
+    head = head.format(version=__version__, what=about(report.facts, language))
     shown, left_out = _shown(report)
+    ending = Text("and {n} further unknown errors", "另有 {n} 个未知错误").format(n=left_out).to(language)
+    answers = [head.to(language), headline(report, language)]
+    if len(report.findings) > 1 or report.facts.dropped:
+        answers.append(summary(report, language))
+    if not page.terminal:
+        lines = [*answers, *(line for finding in shown for line in _plain(finding, report, explainers, page))]
+        return "".join(f"{line.rstrip()}\n" for line in [*lines, *([ending] if left_out else [])])
+    from flexdoctor.reports.sheet import Sheet  # noqa: PLC0415 - only a terminal needs it
+
+    sheet = Sheet(page.width, colour=page.colour)
+    for answer, style in zip(answers, ("dim", "bold", ""), strict=False):
+        sheet.prose(answer, style=style)
+        if style == "dim":
+            sheet.blank()
     for finding in shown:
-        if page.terminal:
-            lines.append("")
-        lines += _finding(finding, report, explainers, page)
+        sheet.blank()
+        sheet.line((_head(finding, language), "bold"))
+        for row in rows(finding, report, explainers, language):
+            sheet.labelled(row.label, row.text, column=_COLUMN, copy=row.copy)
     if left_out:
-        more = Text("and {n} further unknown errors", "另有 {n} 个未知错误").format(n=left_out).to(language)
-        lines += [*([""] if page.terminal else []), more]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _prose(text: str, page: Page) -> list[str]:
-    return wrap(text, page.width) if page.terminal else [text]
+        sheet.blank()
+        sheet.prose(ending)
+    return sheet.text()
 
 
 def _shown(report: LogReport) -> tuple[list[LogFinding], int]:
@@ -52,22 +53,13 @@ def _shown(report: LogReport) -> tuple[list[LogFinding], int]:
     return [finding for finding in report.findings if id(finding) not in hidden], len(hidden) + report.facts.dropped
 
 
-def _finding(finding: LogFinding, report: LogReport, explainers: Explainers, page: Page) -> Iterator[str]:
-    error, language = finding.incident.root, page.language
+def _head(finding: LogFinding, language: Language) -> str:
     colon = "：" if language == "zh" else ": "
-    head = f"{place(finding.incident, language)}{colon}{quote(error.headline)}"
-    yield _styled(head, "1", page)
-    for row in rows(finding, report, explainers, language):
-        if not page.terminal:
-            yield f"  {row.label}{colon if row.label else '  '}{row.text}"
-            continue
-        label = f"  {row.label}"
-        width = max(page.width - _COLUMN, 30)
-        first, *rest = [row.text] if row.copy else wrap(row.text, width)
-        yield f"{_styled(label, '2', page)}{' ' * max(_COLUMN - cells(label), 1)}{first}"
-        for line in rest:
-            yield " " * _COLUMN + line
+    return f"{place(finding.incident, language)}{colon}{quote(finding.incident.root.headline)}"
 
 
-def _styled(text: str, style: str, page: Page) -> str:
-    return f"\x1b[{style}m{text}\x1b[0m" if page.colour and text.strip() else text
+def _plain(finding: LogFinding, report: LogReport, explainers: Explainers, page: Page) -> Iterator[str]:
+    colon = "：" if page.language == "zh" else ": "
+    yield _head(finding, page.language)
+    for row in rows(finding, report, explainers, page.language):
+        yield f"  {row.label}{colon if row.label else '  '}{row.text}"

@@ -6,7 +6,6 @@ rich is not even imported.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -130,40 +129,29 @@ class _Terminal:
     """The laid-out form."""
 
     def __init__(self, report: Report, facts: Facts, chain: Sequence[Check], options: TextOptions) -> None:
-        from rich.console import Console  # noqa: PLC0415 - only a terminal needs rich
+        from flexdoctor.reports.sheet import Sheet  # noqa: PLC0415 - only a terminal needs it
 
         self.report, self.facts, self.chain, self.options = report, facts, chain, options
         self.language = options.language
-        self.stream = io.StringIO()
-        self.console = Console(
-            file=self.stream,
-            width=options.width,
-            force_terminal=options.colour,
-            no_color=not options.colour,
-            color_system="standard" if options.colour else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+        self.sheet = Sheet(options.width, colour=options.colour)
 
     def render(self) -> str:
-        self._prose(_head(self.facts, self.language), style="dim")
+        self.sheet.prose(_head(self.facts, self.language), style="dim")
         if settings := _settings(self.options):
-            self._prose(settings, style="dim")
-        self.console.print()
+            self.sheet.prose(settings, style="dim")
+        self.sheet.blank()
         style = "bold green" if self.report.verdict == "healthy" else "bold"
-        self._prose(headline(self.report, self.language), style=style)
+        self.sheet.prose(headline(self.report, self.language), style=style)
         if second := also(self.report, self.language):
-            self._prose(second)
-        self.console.print()
+            self.sheet.prose(second)
+        self.sheet.blank()
         self._chain()
         for finding in self._shown():
-            self.console.print()
+            self.sheet.blank()
             self._finding(finding)
-        self.console.print()
+        self.sheet.blank()
         self._can_run()
-        return "\n".join(line.rstrip() for line in self.stream.getvalue().splitlines()) + "\n"
+        return self.sheet.text()
 
     def _shown(self) -> list[Finding]:
         """Faults with their proof; with -v also the proof that the other links hold."""
@@ -182,30 +170,14 @@ class _Terminal:
             or item.link not in links
         ]
 
-    def _prose(self, text: str, indent: int = 0, style: str = "") -> None:
-        from rich.text import Text as RichText  # noqa: PLC0415
-
-        from flexdoctor.reports.wrapping import wrap  # noqa: PLC0415
-
-        for line in wrap(text, self.options.width - indent):
-            self.console.print(RichText(" " * indent + line, style=style), no_wrap=True, overflow="ignore", crop=False)
-
-    def _raw(self, text: str) -> None:
-        """Print what a person will copy: never wrapped, whatever its length."""
-        from rich.text import Text as RichText  # noqa: PLC0415
-
-        self.console.print(RichText(text), no_wrap=True, overflow="ignore", crop=False)
-
     def _chain(self) -> None:
-        from rich.cells import cell_len  # noqa: PLC0415
-        from rich.text import Text as RichText  # noqa: PLC0415
+        from flexdoctor.reports.wrapping import cells  # noqa: PLC0415
 
         by_link: dict[str, list[Finding]] = {}
         for finding in self.report.findings:
             by_link.setdefault(finding.link, []).append(finding)
-        numbers = {check.link: number for number, check in enumerate(self.chain, 1)}
-        widest = max(cell_len(check.title.to(self.language)) for check in self.chain)
-        for check in self.chain:
+        widest = max(cells(check.title.to(self.language)) for check in self.chain)
+        for number, check in enumerate(self.chain, 1):
             found = by_link.get(check.link)
             if not found:
                 continue
@@ -213,14 +185,13 @@ class _Terminal:
             title = check.title.to(self.language)
             state = state_of(speaker)
             status = STATUS[state].to(self.language)
-            line = RichText(f" {numbers[check.link]:>2}  {title}{' ' * (widest - cell_len(title))}  ")
-            line.append(f"{status}{' ' * (8 - cell_len(status))}", style=_STYLE.get(state, "dim"))
-            room = self.options.width - line.cell_len - 2
             code = f"{speaker.code} " if speaker.code and speaker.status in ("fail", "warn", "unknown") else ""
-            text = RichText(code + speaker.title.to(self.language))
-            text.truncate(max(room, 20), overflow="ellipsis")
-            line.append_text(text)
-            self.console.print(line, no_wrap=True, overflow="ignore", crop=False)
+            self.sheet.line(
+                (f" {number:>2}  {title}{' ' * (widest - cells(title))}  ", ""),
+                (f"{status}{' ' * (8 - cells(status))}", _STYLE.get(state, "dim")),
+                (code + speaker.title.to(self.language), ""),
+                cut=True,
+            )
 
     def _finding(self, finding: Finding) -> None:
         head = f"{finding.code or finding.link}  "
@@ -248,36 +219,21 @@ class _Terminal:
     def _labelled(
         self, label: str, text: str, *, copy: bool = False, label_style: str = "dim", indent: int = 2
     ) -> None:
-        from rich.cells import cell_len  # noqa: PLC0415
-        from rich.text import Text as RichText  # noqa: PLC0415
-
-        from flexdoctor.reports.wrapping import wrap  # noqa: PLC0415
-
         shown = LABEL[label].to(self.language) if label in LABEL else label
-        column = 7 if not indent else 11
-        head = " " * indent + shown
-        head += " " * max(column - cell_len(head), 0 if head.endswith(" ") or not shown else 1)
-        if copy:
-            self._raw(head + text)
-            return
-        for number, line in enumerate(wrap(text, max(self.options.width - column, 30))):
-            row = RichText(head, style=label_style) if not number else RichText(" " * column)
-            row.append(line)
-            self.console.print(row, no_wrap=True, overflow="ignore", crop=False)
+        column = 11 if indent else 7
+        self.sheet.labelled(shown, text, column=column, indent=indent, label_style=label_style, copy=copy)
 
     def _can_run(self) -> None:
-        from rich.cells import cell_len  # noqa: PLC0415
-        from rich.text import Text as RichText  # noqa: PLC0415
+        from flexdoctor.reports.wrapping import cells  # noqa: PLC0415
 
         colours = {"yes": "green", "no": "red", "unknown": "magenta"}
         head = LABEL["can"].to(self.language) + "   "
-        indent = cell_len(head)
-        line = RichText(head)
+        parts, used = [(head, "")], cells(head)
         for available, text in capabilities(self.report, self.language):
-            separator = " · " if line.cell_len > indent else ""
-            if line.cell_len + cell_len(separator + text) > self.options.width:
-                self.console.print(line, no_wrap=True, overflow="ignore", crop=False)
-                line, separator = RichText(" " * indent), ""
-            line.append(separator)
-            line.append(text, style=colours[available])
-        self.console.print(line, no_wrap=True, overflow="ignore", crop=False)
+            separator = " · " if len(parts) > 1 else ""
+            if used + cells(separator + text) > self.sheet.width:
+                self.sheet.line(*parts)
+                parts, used, separator = [(" " * cells(head), "")], cells(head), ""
+            parts += [(separator, ""), (text, colours[available])]
+            used += cells(separator + text)
+        self.sheet.line(*parts)
