@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -47,7 +48,7 @@ class _Commands(TyperGroup):
 
         function = getattr(importlib.import_module(f"flexdoctor.commands.{module}"), name)
         # typer would evaluate the annotations, which are strings, four times.
-        function.__annotations__ = get_type_hints(function, include_extras=True)
+        function.__annotations__ = inspect.get_annotations(function, eval_str=True)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         alone.command(cmd_name, cls=Command)(function)
         return typer.main.get_command(alone)
