@@ -43,6 +43,7 @@ _LABEL = {
     "not here": Text("not here", "此组没有"),
     "proof": Text("proof", "证据"),
     "fix": Text("fix", "修复"),
+    "more": Text("more", "详情"),
     "differs": Text("differs", "差异"),
     "missing": Text("missing", "缺失"),
     "never finished": Text("never finished", "未完成"),
@@ -242,6 +243,8 @@ class _Terminal:
             self._labelled("proof" if not number else "", _evidence(item), copy=True)
         if fix := finding.remedy.to(self.language):
             self._labelled("fix", fix)
+        if finding.code and finding.severity == "error":
+            self._labelled("more", f"flexdoctor explain {finding.code}", copy=True)
 
     def _differences(self, group: Group) -> None:
         if not group.differences:
