@@ -195,6 +195,8 @@ class LogLines:
         start = _read(stream, 4096)
         stream = cast("BinaryIO", _Rest(start, stream))
         encoding = _wide_encoding(start)
+        if not encoding and _is_binary(start):
+            raise PackedError("it is not text")
         decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
         if encoding:
             self.packed = ", ".join(part for part in (self.packed, encoding.upper()) if part)
@@ -282,6 +284,16 @@ def _wide_encoding(start: bytes) -> str | None:
         if not odd and even * 5 > len(sample) * 2:
             return "utf-16-be"
     return None
+
+
+#: Control characters that no log holds in numbers. Zeros are not among them: a log that was cut while it was written to
+#: begins with a hole of them.
+_CONTROLS = bytes([*range(1, 8), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
+
+
+def _is_binary(start: bytes) -> bool:
+    """Tell a program, a picture or a checkpoint from a log by its control characters."""
+    return len(start) >= 512 and (len(start) - len(start.translate(None, _CONTROLS))) * 25 > len(start)
 
 
 class _Unpacked(io.RawIOBase):

@@ -476,6 +476,16 @@ def test_an_archive_is_named(magic: bytes) -> None:
     assert "unpack it first" in str(facts.cut_off)
 
 
+def test_what_is_no_text_is_named() -> None:
+    facts = read(random.Random(0).randbytes(5000))
+    assert facts.size == 0
+    assert facts.cut_off == "it is not text"
+
+
+def test_a_hole_of_zeros_at_the_head_of_a_log_is_passed_over() -> None:
+    assert names(read(bytes(5000) + TRACEBACK.encode())) == ["no driver"]
+
+
 def test_chinese_in_gbk_is_told_as_it_was_written() -> None:
     (incident,) = read("RuntimeError: 设备不可用\n".encode("gb18030")).incidents
     assert incident.root.message == "设备不可用"
