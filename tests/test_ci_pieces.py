@@ -126,9 +126,10 @@ def gitlab(folder: Path, **variables: str) -> int:
     defaults = {name: item["value"] for name, item in JOB["variables"].items()}
     line = JOB["flexdoctor"]["script"][-1]
     own = Path(sys.executable).with_name("flexdoctor")
-    assert line.startswith("/tmp/flexdoctor/bin/flexdoctor check ")
+    theirs = '"$CI_PROJECT_DIR/.flexdoctor-venv/bin/flexdoctor"'
+    assert line.startswith(f"{theirs} check ")
     return subprocess.run(
-        ["sh", "-e", "-c", line.replace("/tmp/flexdoctor/bin/flexdoctor", str(own))],
+        ["sh", "-e", "-c", line.replace(theirs, f'"{own}"')],
         cwd=folder,
         env={**os.environ, **defaults, **variables, "CI_PROJECT_DIR": str(folder)},
         capture_output=True,

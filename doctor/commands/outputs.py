@@ -36,7 +36,8 @@ def base() -> Path | None:
         here = Path.cwd()
     except OSError:
         return None
-    checkouts = [Path(value) for name in _CHECKOUTS if (value := os.environ.get(name))]
+    # `here` has no link in it, but the variable of a CI run may name a link to the checkout.
+    checkouts = [Path(os.path.realpath(value)) for name in _CHECKOUTS if (value := os.environ.get(name))]
     return next((folder for folder in checkouts if here.is_relative_to(folder)), here)
 
 
@@ -79,12 +80,7 @@ def _also(given: str) -> Output:
             "--also {given}: {problem}, as in --also sarif=report.sarif",
             "--also {given}：{problem}，例如 --also sarif=report.sarif",
         )
-        raise StopError(
-            Text(
-                message.en.format(given=given, problem=problem.en), message.zh.format(given=given, problem=problem.zh)
-            ),
-            2,
-        )
+        raise StopError(message.format(given=given, problem=problem), 2)
     return Output(formats[name], Path(path))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -110,7 +110,7 @@ def joined(
         for plugin in plugins:
             process = PluginProcess(plugin.value, seconds, partial(show, plugin.name))
             stack.callback(process.close)
-            for check in _checks(plugin, process):
+            for check in _checks(plugin, process, owners):
                 _claim(plugin, check, owners, codes)
                 if alone:
                     check = dataclasses.replace(check, requires=(), after=None)  # noqa: PLW2901
@@ -118,24 +118,27 @@ def joined(
         yield chain
 
 
-def _checks(plugin: Plugin, process: PluginProcess) -> list[Check]:
+def _checks(plugin: Plugin, process: PluginProcess, taken: Container[str]) -> list[Check]:
     try:
-        described = process.ask({"do": "describe"})
+        described = _clean(process.ask({"do": "describe"}))
         return [_remote(plugin, process, row) for row in described]
     except FailedError as failure:
-        return [_broken(plugin, failure)]
+        return [_broken(plugin, failure, taken)]
     except DocumentError as error:
         return [
             _broken(
                 plugin,
                 FailedError(Text("it describes itself wrongly: {why}", "其自我描述有误：{why}").format(why=error)),
+                taken,
             )
         ]
 
 
-def _broken(plugin: Plugin, failure: FailedError) -> Check:
-    """Return a link in place of the plugin's, that says why there is none."""
-    link = re.sub(r"[^a-z0-9]+", "_", plugin.name.lower()).strip("_") or "plugin"
+def _broken(plugin: Plugin, failure: FailedError, taken: Container[str]) -> Check:
+    """Return a link in place of the plugin's, that says why there is none; its name is none of those `taken`."""
+    link = "plugin_" + re.sub(r"[^a-z0-9]+", "_", plugin.name.lower()).strip("_")
+    while link in taken:
+        link += "_"
     name = Text(plugin.name, plugin.name)
     return Check(link=link, title=name, question=name, faults=(), examine=lambda _: [_failed(plugin, link, failure)])
 
@@ -145,14 +148,14 @@ def _failed(plugin: Plugin, link: str, failure: FailedError, check: Check | None
     origin = f"{plugin.value} of {plugin.distribution}"
     evidence = [Evidence("metadata", f"{GROUP}: {plugin.name} = {origin}")]
     if place and place.path:
-        evidence.insert(0, Evidence("probe", place.text, path=fold_home(place.path), line=place.line))
+        evidence.insert(0, Evidence("probe", _clean(place.text), path=_clean(fold_home(place.path)), line=place.line))
     return Finding(
         link=link,
         status="crashed",
         code=FAILED.code,
         title=FAILED.title.format(
             plugin=plugin.name,
-            why=Text(*(" ".join(words.split())[:_MOST] for words in (failure.message.en, failure.message.zh))),
+            why=Text(*(_clean(" ".join(words.split())[:_MOST]) for words in (failure.message.en, failure.message.zh))),
         ),
         evidence=tuple(evidence),
         remedy=Text(
@@ -200,7 +203,7 @@ class _Findings:
 
 def _examine(plugin: Plugin, process: PluginProcess, check: Check, facts: Facts) -> list[Finding]:
     try:
-        answer = process.ask({"do": "examine", "link": check.link, "facts": to_json(facts)})
+        answer = _clean(process.ask({"do": "examine", "link": check.link, "facts": to_json(facts)}))
         findings = from_json(_Findings, {"findings": answer}, check.link).findings
         for finding in findings:
             _accept(finding, check)
@@ -215,7 +218,28 @@ def _examine(plugin: Plugin, process: PluginProcess, check: Check, facts: Facts)
                 check,
             )
         ]
-    return [dataclasses.replace(finding, waiver=None) for finding in findings]
+    return [_only_said(finding) for finding in findings]
+
+
+def _only_said(finding: Finding) -> Finding:
+    """Take away what is not a plugin's to say: that a fault is waived, refuted or blocked, and what does not count."""
+    severity = finding.severity if finding.status == "fail" else "none"
+    return dataclasses.replace(finding, waiver=None, proves=(), blocked_by=None, severity=severity)
+
+
+def _clean(value: Any) -> Any:
+    """Return what a plugin sent with each text on one line, and control characters as they are written in code."""
+    if isinstance(value, dict):
+        return {key: _clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(" " if char.isspace() else char if char.isprintable() else _escaped(char) for char in value)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 def _accept(finding: Finding, check: Check) -> None:

@@ -106,7 +106,7 @@ class PluginProcess:
         return reply["result"]
 
     def close(self) -> None:
-        """End the child and whatever it has started."""
+        """End the child and what it has started in its own session; what began one of its own is left alone."""
         self._channel.close()
         child, self._child = self._child, None
         if child is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from flexdoctor.reports import json as one_document
+from flexdoctor.reports.document import error_document, report_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,14 @@ _HEAD = ("schema_version", "tool", "target", "required", "configuration")
 
 def render(diagnosis: Diagnosis, page: Page) -> str:
     """Return one JSON object a line, as `$defs/line` of report.schema.json describes them."""
-    document = json.loads(one_document.render(diagnosis, page))
+    document = report_document(
+        diagnosis.report,
+        diagnosis.facts,
+        page.language,
+        plan=diagnosis.plan,
+        fixes=diagnosis.fixes,
+        configuration=diagnosis.configuration,
+    )
     head = {name: document.pop(name) for name in _HEAD if name in document}
     findings = document.pop("findings")
     del document["error"]
@@ -33,7 +40,7 @@ def render(diagnosis: Diagnosis, page: Page) -> str:
 
 def render_error(message: str, exit_code: int) -> str:
     """Return the one line of a run that could not diagnose anything."""
-    document = json.loads(one_document.render_error(message, exit_code))
+    document = error_document(message, exit_code)
     return _lines(({"type": "error", **{key: document[key] for key in ("schema_version", "tool", "error")}},))
 
 
