@@ -15,17 +15,60 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _ASCEND = re.compile(rb"(?i)\b(?:torch[-_.]+npu|triton[-_.]+ascend)\b")
+#: The options of `check` that take a value, which may be the name of a file.
+WITH_VALUE = frozenset(
+    [
+        "--also",
+        "--collect",
+        "--color",
+        "--config",
+        "--device",
+        "--env",
+        "--env-file",
+        "--example",
+        "--fail-on",
+        "--format",
+        "-f",
+        "--ignore",
+        "--kernel",
+        "--lang",
+        "--npu-smi-limit",
+        "--output",
+        "-o",
+        "--platform",
+        "--plugin",
+        "--python",
+        "--python-version",
+        "--ranks",
+        "--require",
+        "-r",
+        "--root",
+        "--select",
+        "--site-packages",
+        "--snapshot",
+        "--timeout",
+        "--wheels",
+    ]
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge every file, and return the worst exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    first = _first_file(given)
+    options, files = given[:first], given[first:]
+    commands = [[sys.executable, "-m", "flexdoctor", "check", "-r", name, *options] for name in files if _plans(name)]
+    codes = [subprocess.run(command, check=False).returncode for command in commands]  # noqa: S603
+    # A check that was killed has a negative one: it could not complete.
+    return max((code if code >= 0 else 3 for code in codes), default=0)
+
+
+def _first_file(given: Sequence[str]) -> int:
+    """Return where the files begin: a file before them may be the value of an option, such as `--config FILE`."""
     first = len(given)
     while first and Path(given[first - 1]).is_file():
         first -= 1
-    options, files = given[:first], given[first:]
-    commands = [[sys.executable, "-m", "flexdoctor", "check", "-r", name, *options] for name in files if _plans(name)]
-    return max((subprocess.run(command, check=False).returncode for command in commands), default=0)  # noqa: S603
+    return first + 1 if 0 < first < len(given) and given[first - 1] in WITH_VALUE else first
 
 
 def _plans(name: str) -> bool:

@@ -15,9 +15,11 @@ import builders
 import cann_trees
 import jsonschema
 import pytest
+import typer
 import yaml
 
 from flexdoctor import hook
+from flexdoctor.cli import app
 
 ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / ".github/actions/check/action.yml").read_text(encoding="utf-8"))
@@ -202,6 +204,31 @@ def test_hook_ends_with_the_worst(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert hook.main(["a", "b", "c"]) == 3
     assert hook.main(["--strict", "a", "c"]) == 1
     assert hook.main([]) == 0
+
+
+def test_hook_could_not_complete_where_a_check_was_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("torch-npu")
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, -9))
+    assert hook.main([str(tmp_path / "a")]) == 3
+
+
+def test_hook_does_not_judge_the_value_of_an_option(tmp_path: Path) -> None:
+    (tmp_path / "flexdoctor.toml").write_text('[ignore]\nFD2 = "torch-npu is patched"\n')
+    (tmp_path / "requirements.txt").write_text(BROKEN)
+    code, said = run_hook(tmp_path, "--config", "flexdoctor.toml", "requirements.txt")
+    assert [line.split("examining ")[1].split(",")[0] for line in said.splitlines() if "examining" in line] == [
+        "requirements.txt"
+    ]
+    assert "WAIVED FD201" in said, (code, said)
+    assert run_hook(tmp_path, "--config", "flexdoctor.toml") == (0, "")
+
+
+def test_hook_knows_the_options_that_take_a_value() -> None:
+    group: Any = typer.main.get_command(app)
+    check = group.get_command(None, "check")
+    assert {
+        name for item in check.params if not getattr(item, "is_flag", True) for name in item.opts
+    } == hook.WITH_VALUE
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,22 @@ def spot(finding: Finding, facts: Facts) -> Spot | None:
             return Spot(settings.path, settings.line)
         pinned = next((dist.pinned_at for dist in _culprits(finding, facts) if dist.pinned_at), None)
         return Spot(pinned.path, pinned.line) if pinned and pinned.path != "stdin" else None
-    proofs = [item for item in finding.evidence if item.path and item.kind in ("file", "metadata", "probe")]
+    # What has no root lies inside a wheel or in the knowledge: nothing that anybody could open here.
+    proofs = [
+        item
+        for item in finding.evidence
+        if (item.path or "").startswith(("/", "~")) and item.kind in ("file", "metadata", "probe")
+    ]
     best = next((item for item in proofs if item.line), proofs[0] if proofs else None)
     if best is not None and best.path:
         return Spot(best.path, best.line)
     return next((Spot(site) for site in facts.target.site_packages), None)
+
+
+def named_target(facts: Facts) -> Spot | None:
+    """Return the file or folder that was named to be examined, or None when there is none or it is not known."""
+    source, planned, _ = facts.target.description.rpartition(", planned for ")
+    return Spot(source) if facts.target.is_planned and planned and source != "stdin" else None
 
 
 def _culprits(finding: Finding, facts: Facts) -> Iterator[Distribution]:
@@ -86,5 +97,7 @@ def below(path: str, base: Path | None) -> str | None:
     """Return `path` relative to `base` with slashes, or None when it does not lie there."""
     if base is None:
         return None
-    full = os.path.relpath(Path(path).expanduser(), base)
+    # Folders may be reached by links; a file that is a link itself keeps the name that it has in its folder.
+    folder, name = os.path.split(Path(path).expanduser())
+    full = os.path.relpath(os.path.join(os.path.realpath(folder), name), os.path.realpath(base))  # noqa: PTH118
     return None if full == os.pardir or full.startswith(os.pardir + os.sep) else full.replace(os.sep, "/")

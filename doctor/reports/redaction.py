@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 #: Names that say nothing about anybody; to replace them would only garble the report.
 _NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "localhost", "docker", "ascend", "npu", "torch"})
-_HOME = re.compile(r"(?<![\w./-])/(?:home|Users|data/home)/[^/\s:'\"]+|(?<![\w./-])/root(?=[/\s:'\"]|$)")
+#: Where a path may begin: behind what is no part of one (a Chinese character is none), a scheme, an option like `-L`.
+_BEGIN = r"(?:(?<![A-Za-z0-9_./-])|(?<=://)|(?<=-[A-Za-z])(?<![A-Za-z0-9_./-]-[A-Za-z]))"
+_HOME = re.compile(_BEGIN + r"(?:/(?:home|Users|data/home)/[^/\s:'\"]+|/root(?![A-Za-z0-9_-]|\.[A-Za-z0-9_]))")
 _CREDENTIALS = re.compile(r"://[^/\s@]+@")
+_SECRET = re.compile(r"([?&][\w.-]*(?:token|key|password|secret)=)[^&\s'\"#]+", re.IGNORECASE)
 
 
 class Redaction:
@@ -35,7 +38,7 @@ class Redaction:
 
     def __call__(self, text: str) -> str:
         """Return `text` without them."""
-        text = _CREDENTIALS.sub("://", _HOME.sub("~", text))
+        text = _SECRET.sub(r"\1(secret)", _CREDENTIALS.sub("://", _HOME.sub("~", text)))
         for pattern, stand_in in self._names:
             text = pattern.sub(stand_in, text)
         return text

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from flexdoctor import __version__
 from flexdoctor.findings import CAPABILITIES
-from flexdoctor.reports.places import Spot, below, spot, subjects
+from flexdoctor.reports.places import Spot, below, named_target, spot, subjects
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language, Text
 
@@ -90,7 +90,7 @@ def _log(
         "language": {"en": "en-US", "zh": "zh-CN"}[language],
         "automationDetails": {"id": "flexdoctor/"},
         "originalUriBaseIds": {
-            _ROOT: {"description": {"text": "the folder that flexdoctor ran in"}},
+            _ROOT: {"description": {"text": "the checkout of a CI run, else the folder that flexdoctor ran in"}},
             _HOME: {"description": {"text": "the home folder of the user who ran flexdoctor"}},
         },
         "invocations": [invocation],
@@ -140,9 +140,10 @@ def _result(finding: Finding, facts: Facts, page: Page, fingerprint: tuple[str, 
     waiver = finding.waiver
     # Whatever is no failure has no level; a waived fault keeps the one that its status had.
     level = ("error" if finding.status == "fail" else "warning") if is_fault else "none"
-    location: dict[str, Any] = {"logicalLocations": [{"name": finding.link, "kind": "module"}]}
-    if place := spot(finding, facts):
-        location["physicalLocation"] = _physical(place, page)
+    location: dict[str, Any] = {
+        "logicalLocations": [{"name": finding.link, "kind": "module"}],
+        "physicalLocation": _physical(spot(finding, facts) or named_target(facts), page),
+    }
     return {
         "kind": "fail" if is_fault else "open",
         "level": level,
@@ -175,7 +176,10 @@ def _plain(text: str) -> str:
     return re.sub(r"\[(?=[^\[\]]*\]\()", r"\\[", text)
 
 
-def _physical(place: Spot, page: Page) -> dict[str, Any]:
+def _physical(place: Spot | None, page: Page) -> dict[str, Any]:
+    if place is None:
+        # GitHub's code scanning refuses a log with a result that has no file at all.
+        return {"artifactLocation": {"uri": "flexdoctor", "uriBaseId": _ROOT}}
     location: dict[str, Any] = {"artifactLocation": artifact(place.path, page)}
     if place.line:
         location["region"] = {"startLine": place.line}
