@@ -16,40 +16,12 @@ from pathlib import Path
 
 _ASCEND = re.compile(rb"(?i)\b(?:torch[-_.]+npu|triton[-_.]+ascend)\b")
 #: The options of `check` that take a value, which may be the name of a file.
-WITH_VALUE = frozenset(
-    [
-        "--also",
-        "--collect",
-        "--color",
-        "--config",
-        "--device",
-        "--env",
-        "--env-file",
-        "--example",
-        "--fail-on",
-        "--format",
-        "-f",
-        "--ignore",
-        "--kernel",
-        "--lang",
-        "--npu-smi-limit",
-        "--output",
-        "-o",
-        "--platform",
-        "--plugin",
-        "--python",
-        "--python-version",
-        "--ranks",
-        "--require",
-        "-r",
-        "--root",
-        "--select",
-        "--site-packages",
-        "--snapshot",
-        "--timeout",
-        "--wheels",
-    ]
-)
+_VALUED = """
+--also --collect --color --config --device --env --env-file --example --fail-on --format -f --ignore
+--kernel --lang --npu-smi-limit --output -o --platform --plugin --python --python-version --ranks
+--require -r --root --select --site-packages --snapshot --timeout --wheels
+"""
+WITH_VALUE = frozenset(_VALUED.split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

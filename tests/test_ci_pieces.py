@@ -213,7 +213,7 @@ def test_hook_could_not_complete_where_a_check_was_killed(monkeypatch: pytest.Mo
 
 
 def test_hook_does_not_judge_the_value_of_an_option(tmp_path: Path) -> None:
-    (tmp_path / "flexdoctor.toml").write_text('[ignore]\nFD2 = "torch-npu is patched"\n')
+    (tmp_path / "flexdoctor.toml").write_text('[ignore]\nFD201 = "torch-npu is patched"\n')
     (tmp_path / "requirements.txt").write_text(BROKEN)
     code, said = run_hook(tmp_path, "--config", "flexdoctor.toml", "requirements.txt")
     assert [line.split("examining ")[1].split(",")[0] for line in said.splitlines() if "examining" in line] == [

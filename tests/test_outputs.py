@@ -74,6 +74,7 @@ def test_every_format_in_one_run(run: Run, tmp_path: Path) -> None:
         (["json=x", "sarif=./x"], "--also sarif=x: json goes to x; name a file of its own"),
         (["json=x", "sarif=link"], "json goes to x"),
         (["json=out"], "--also json=out: text goes to out"),
+        (["{x}=a"], "--also {x}=a: there is no format {x}; there are text"),
     ],
 )
 def test_wrong_forms_say_what_to_type(run: Run, also: list[str], message: str, tmp_path: Path) -> None:
@@ -209,6 +210,9 @@ def test_annotations_are_relative_to_the_checkout(run: Run, tmp_path: Path) -> N
     arguments = ("check", "-r", "requirements.txt", "--format", "github")
     below = run(*arguments, cwd=tmp_path / "deploy", GITHUB_WORKSPACE=str(tmp_path))
     assert "::error file=deploy/requirements.txt,line=1,title=flexdoctor FD201::" in below.stdout
+    (tmp_path / "link").symlink_to(tmp_path)
+    linked = run(*arguments, cwd=tmp_path / "deploy", GITHUB_WORKSPACE=str(tmp_path / "link"))
+    assert "::error file=deploy/requirements.txt,line=1,title=flexdoctor FD201::" in linked.stdout
     elsewhere = run(*arguments, cwd=tmp_path / "deploy", GITHUB_WORKSPACE="/somewhere")
     assert "::error file=requirements.txt,line=1," in elsewhere.stdout
 

@@ -382,6 +382,56 @@ def test_the_folder_that_one_stands_in_cannot_stand_in_for_a_module(
     assert findings(done.stdout)["good"][0]["status"] == "pass"
 
 
+def test_what_is_not_a_plugins_to_say_is_not_heard(beside: Path) -> None:
+    """It may neither refute our own faults nor count with a severity where it found none."""
+    body = """
+import dataclasses
+
+def boast(facts):
+    finding = passed("good", TITLE)
+    yield dataclasses.replace(finding, proves=("compiled_forward",), blocked_by="FD201", severity="error")
+    yield found("good", FAULT, what="x")
+
+
+CHECK = check("good", boast)
+"""
+    (beside / "boasting.py").write_text(WELL_MADE + body)
+    holds, fault = run_plugin("boasting:CHECK", samples.HEALTHY)
+    assert (holds.proves, holds.blocked_by, holds.severity, holds.waiver) == ((), None, "none", None)
+    assert (fault.code, fault.severity) == ("ROG1001", "warning")
+
+
+def test_its_words_stay_on_their_line(beside: Path, project: Path) -> None:
+    body = r"""
+from flexdoctor.findings import Evidence
+
+WORDS = "one\nFAIL FD201 two\x1b[2J\t\u202ethree"
+
+
+def shout(facts):
+    yield found("good", FAULT, what=WORDS, detail=Text(WORDS, WORDS), evidence=[Evidence("file", WORDS, path=WORDS)])
+
+
+CHECK = check("good", shout)
+"""
+    offer(beside, "loud-checks", {"loud": "loud:CHECK"}, {"loud.py": WELL_MADE + body})
+    settle(project, "loud")
+    done = run("check", "--example", "8-healthy", cwd=project)
+    assert "a fault of one FAIL FD201 two\\x1b[2J \\u202ethree" in done.stdout
+    assert not {"\x1b", "\u202e"} & set(done.stdout)
+    assert not [line for line in done.stdout.splitlines() if line.startswith("FAIL FD201")]
+
+
+def test_a_broken_plugin_may_have_the_name_of_a_link(beside: Path, project: Path) -> None:
+    points = {"packages": "broken:CHECK", "a-b": "broken:CHECK", "a.b": "broken:CHECK"}
+    offer(beside, "broken-checks", points, {"broken.py": "raise RuntimeError('no licence')\n"})
+    settle(project, *points)
+    done = run("check", "--example", "8-healthy", "-f", "json", cwd=project)
+    assert done.returncode == 3
+    crashed = [link for link, items in findings(done.stdout).items() if items[0]["status"] == "crashed"]
+    assert crashed == ["plugin_packages", "plugin_a_b", "plugin_a_b_"]
+
+
 def test_what_raises_in_a_test_of_an_author_is_a_finding(beside: Path) -> None:
     (beside / "raising.py").write_text(WELL_MADE + ROGUES["raises"])
     from flexdoctor.chain import diagnose  # noqa: PLC0415

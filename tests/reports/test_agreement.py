@@ -54,6 +54,12 @@ def case(name: str) -> Facts:
     return read_requirements(plan, None, platform)
 
 
+def every_result_lies_somewhere(text: str) -> bool:
+    """Whether code scanning takes the log: it refuses it as a whole for one result without a file."""
+    (run,) = json.loads(text)["runs"]
+    return all(item["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for item in run["results"])
+
+
 def everything() -> Iterator[tuple[str, bool]]:
     yield from ((path.stem, False) for path in sorted(CASES.glob("*.json")))
     yield from ((name, True) for name in example_names())
@@ -80,6 +86,7 @@ def test_every_format_says_the_same(name: str, is_example: bool) -> None:
     report = diagnose(facts, CHAIN)
     for fail_on, strict in itertools.product(("error", "warning"), (False, True)):
         agree(Diagnosis(report, facts, CHAIN, fail_on=fail_on, strict=strict))  # type: ignore[arg-type]
+    assert every_result_lies_somewhere(render(Format.sarif, Diagnosis(report, facts, CHAIN), Page()))
 
 
 def test_the_cases_are_of_many_kinds() -> None:

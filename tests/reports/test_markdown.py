@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from flexdoctor.facts import DriverFacts, MachineFacts, UserFacts
 from flexdoctor.findings import Evidence, Finding, Waiver, found
 from flexdoctor.reports.markdown import code, prose, render
+from flexdoctor.reports.redaction import Redaction
 from flexdoctor.reports.rendering import Diagnosis, Page
 from flexdoctor.text import Text
 
@@ -74,6 +75,23 @@ def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "open ~/venv/x.py, ~/y and ~/z" in text
     assert "https://index.example/simple" in text
     assert "| driver | `25.5.1` |" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown_as"),
+    [
+        ("file:///home/alice/w", "file://~/w"),
+        ("gcc -L/home/alice/lib -I/root/include", "gcc -L~/lib -I~/include"),
+        ("位于/home/alice/w，/root目录", "位于~/w，~目录"),
+        ("/opt/home/alice/w x-L/home/a", "/opt/home/alice/w x-L/home/a"),
+        ("/root.txt /rooted", "/root.txt /rooted"),
+        ("https://i.example/s?x=1&token=abc&y=2", "https://i.example/s?x=1&token=(secret)&y=2"),
+        ("https://i.example/s?access_token=abc#x", "https://i.example/s?access_token=(secret)#x"),
+        ("https://i.example/?key=a&Password=b c", "https://i.example/?key=(secret)&Password=(secret) c"),
+    ],
+)
+def test_what_is_taken_out(said: str, shown_as: str) -> None:
+    assert Redaction(samples.HEALTHY)(said) == shown_as
 
 
 def test_names_that_are_words_of_ours_stay(monkeypatch: pytest.MonkeyPatch) -> None:

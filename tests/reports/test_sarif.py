@@ -106,9 +106,50 @@ def test_the_line_that_pins_the_culprit(
     assert place["region"] == {"startLine": line}
 
 
+#: Code scanning refuses a log with a result that lies nowhere.
+NOWHERE = {"artifactLocation": {"uri": "flexdoctor", "uriBaseId": "%SRCROOT%"}}
+
+
 def test_a_list_from_stdin_has_no_file() -> None:
-    (result,) = run(diagnoses.of(fails(), facts=diagnoses.planned(("torch", "2.7.1", 1), file="stdin")))["results"]
-    assert result["locations"] == [{"logicalLocations": [{"name": "invented", "kind": "module"}]}]
+    assert physical(diagnoses.of(fails(), facts=diagnoses.planned(("torch", "2.7.1", 1), file="stdin"))) == NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("kind", "description", "expected"),
+    [
+        ("wheels", "/opt/wheels, planned for linux aarch64, assumed", {"uri": "file:///opt/wheels"}),
+        ("wheels", "wheels, planned for linux x86_64", {"uri": "wheels", "uriBaseId": "%SRCROOT%"}),
+        ("requirements", "reqs/a.txt, planned for linux aarch64", {"uri": "reqs/a.txt", "uriBaseId": "%SRCROOT%"}),
+        ("requirements", "stdin, planned for linux aarch64, assumed", NOWHERE["artifactLocation"]),
+        ("wheels", "example 1-gate-closed: the gate", NOWHERE["artifactLocation"]),
+        ("environment", "the running interpreter", NOWHERE["artifactLocation"]),
+    ],
+)
+def test_without_a_file_the_named_target_is_shown(
+    kind: Any, description: str, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    facts = Facts(TargetFacts(kind, description, (), machine_examined=False))
+    assert physical(diagnoses.of(fails(), facts=facts), Page(base=tmp_path)) == {"artifactLocation": expected}
+
+
+def test_a_file_inside_a_wheel_is_none_of_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    facts = Facts(TargetFacts("wheels", "wheels, planned for linux aarch64", (), machine_examined=False))
+    finding = fails("x", Evidence("file", "x", path="torch_npu/__init__.py", line=3))
+    assert physical(diagnoses.of(finding, facts=facts), Page(base=tmp_path)) == {
+        "artifactLocation": {"uri": "wheels", "uriBaseId": "%SRCROOT%"}
+    }
+
+
+def test_a_checkout_behind_a_link_is_the_root(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real/b.txt").symlink_to("a.txt")
+    for one, other in (("real", "link"), ("link", "real")):
+        finding = fails("x", Evidence("file", "x", path=f"{tmp_path}/{one}/b.txt", line=3))
+        place = physical(diagnoses.of(finding), Page(base=tmp_path / other))
+        assert place["artifactLocation"] == {"uri": "b.txt", "uriBaseId": "%SRCROOT%"}
 
 
 @pytest.mark.parametrize(
