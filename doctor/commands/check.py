@@ -15,7 +15,7 @@ from flexdoctor.commands.outputs import base, outputs, write_all
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan
 from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
-from flexdoctor.text import Text
+from flexdoctor.text import Text, user_language
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -220,7 +220,9 @@ def check(
     except StopError as stop:
         collecting.deliver_error(collection, stop)
         raise
-    mention_cut_off_fix(facts, lang)
+    # The facts of a snapshot may be those of another machine, whose prefix means nothing here.
+    if not (target["snapshot"] or target["example"]):
+        mention_cut_off_fix(facts, lang)
     if collection is not None:
         collecting.deliver(collection, report, facts, lang)
         wanted = [item for item in wanted if item.path is not None]
@@ -275,7 +277,7 @@ def _page(
     if not format_.is_for_people:
         return Page(language=wanted or "en", detail=detail, base=base())
     return Page(
-        language=console.choose_language(wanted, sys.stdout),
+        language=console.choose_language(wanted, sys.stdout) if output is None else wanted or user_language(),
         detail=detail,
         terminal=output is None and console.is_terminal(sys.stdout),
         width=console.width(),
