@@ -164,33 +164,35 @@ def check(
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
     from flexdoctor.configuration import today  # noqa: PLC0415
 
-    settings = settle(context, config, no_config)
-    chain_ = extend_chain(settings, CHAIN, plugin)
-    given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
-    if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
-        raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
-    target = settings.target(
-        {
-            "python": python,
-            "site_packages": site_packages,
-            "requirements": requirements,
-            "wheels": wheels,
-            "snapshot": snapshot,
-            "example": example,
-            "root": root,
-            "env_file": env_file,
-            "platform": platform,
-            "python_version": python_version,
-        }
-    )
-    if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
-        message = Text(
-            "--live runs an interpreter, which this target does not have; use --python PATH",
-            "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
-        )
-        raise StopError(message, 2)
-    wanted = outputs(format_, output, also or ())
+    # First of all: a node that gets no further leaves a trace that it started.
     collection = collecting.begin(collect, every_rank=collect_ranks)
+    with collecting.reporting(collection):
+        settings = settle(context, config, no_config)
+        chain_ = extend_chain(settings, CHAIN, plugin)
+        given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
+        if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
+            raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
+        target = settings.target(
+            {
+                "python": python,
+                "site_packages": site_packages,
+                "requirements": requirements,
+                "wheels": wheels,
+                "snapshot": snapshot,
+                "example": example,
+                "root": root,
+                "env_file": env_file,
+                "platform": platform,
+                "python_version": python_version,
+            }
+        )
+        if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
+            message = Text(
+                "--live runs an interpreter, which this target does not have; use --python PATH",
+                "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
+            )
+            raise StopError(message, 2)
+        wanted = outputs(format_, output, also or ())
     read_facts = functools.partial(
         settings.read,
         target,
@@ -202,7 +204,7 @@ def check(
     )
     required: Capability = require.value if require else "compiled_forward"
     counted: Severity = fail_on.value
-    try:
+    with collecting.reporting(collection):
         facts = read_facts()
         if live:
             facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
@@ -217,9 +219,6 @@ def check(
             waivers=settings.waivers(chain_),
             today=today(),
         )
-    except StopError as stop:
-        collecting.deliver_error(collection, stop)
-        raise
     # The facts of a snapshot may be those of another machine, whose prefix means nothing here.
     if not (target["snapshot"] or target["example"]):
         mention_cut_off_fix(facts, lang)
