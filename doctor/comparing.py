@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,8 +13,8 @@ from typing import Any, get_args
 
 from flexdoctor import hostlists
 from flexdoctor.comparison import Comparison, Difference, Group, JobVerdict, Node, Standing, Unfinished
-from flexdoctor.findings import Evidence, Finding, Severity, Status, Verdict
-from flexdoctor.nodes import NodeIdentity, NodeReport, StartedTrace, Unusable
+from flexdoctor.findings import Evidence, Finding, Severity, Status, Verdict, Waiver
+from flexdoctor.nodes import STARTED_SUFFIX, NodeIdentity, NodeReport, StartedTrace, Unusable
 from flexdoctor.profile import absence_tells, fingerprint, is_of_the_chain, links_of, names_in
 from flexdoctor.text import NOTHING, Text
 
@@ -24,8 +25,9 @@ _STATUSES = frozenset(get_args(Status))
 _BEST_FIRST: tuple[Verdict, ...] = ("healthy", "waived", "unknown", "broken")
 _WORST_FIRST: tuple[Standing, ...] = ("fault", "drift", "other")
 
-#: What makes two nodes alike: fingerprint, what was found, and why nothing could be.
-_Kind = tuple[str | None, tuple[tuple[str, str | None, str], ...], str | None]
+#: What makes two nodes alike: fingerprint, verdict, what was found and how it counts, and why nothing could be.
+_Found = tuple[str, str | None, str, str, bool]
+_Kind = tuple[str | None, str, tuple[_Found, ...], str | None]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,12 @@ class _Entry:
     local_rank: int | None = None
     nodes: int | None = None
     node_names: str | None = None
+    launcher: str | None = None
+
+    @property
+    def apart(self) -> int | None:
+        """Local rank 0 of two nodes that bear the same name, which containers like to do."""
+        return self.node.rank if self.node.index is None and self.local_rank == 0 else None
 
 
 @dataclass
@@ -97,7 +105,7 @@ class Gathering:
         if self._run in (None, ALL_RUNS):
             return True
         run = identity.run if identity else None
-        wanted = run is not None and (run == self._run or run.partition(" ")[2] == self._run)
+        wanted = run is not None and (run == self._run or run.endswith(f" {self._run}"))
         self._other_runs += not wanted
         return wanted
 
@@ -108,11 +116,18 @@ class Gathering:
         if strange := {item["status"] for item in document["findings"]} - _STATUSES:
             raise ValueError(f"no finding has the status {strange.pop()!r}")
         found = tuple(
-            (str(item["link"]), item.get("code"), str(item["status"]))
+            (
+                str(item["link"]),
+                item.get("code"),
+                str(item["status"]),
+                str(item.get("severity")),
+                bool(item.get("waiver")),
+            )
             for item in document["findings"]
             if item["status"] in _FOUND
         )
-        kind = (self._profiles.add(document.get("fingerprint"), document.get("environment")), found, message)
+        print_ = self._profiles.add(document.get("fingerprint"), document.get("environment"))
+        kind: _Kind = (print_, str(document["verdict"]), found, message)
         if kind not in self._samples:
             self._samples[kind] = _Sample(
                 verdict=document["verdict"],
@@ -136,7 +151,15 @@ class Gathering:
         )
         if identity is None:
             return _Entry(node, kind, 0.0)
-        return _Entry(node, kind, identity.started or 0.0, identity.local_rank, identity.nodes, identity.node_names)
+        return _Entry(
+            node,
+            kind,
+            identity.started or 0.0,
+            identity.local_rank,
+            identity.nodes,
+            identity.node_names,
+            identity.launcher,
+        )
 
     def _finding(self, data: Mapping[str, Any]) -> Finding:
         """Return a finding as it stands in a report; equal ones are one object, however many groups have them."""
@@ -153,7 +176,7 @@ class Gathering:
             whole_job: these are all the reports of a job, so that what its launcher said of its size holds.
         """
         newest = self._newest_run()
-        entries = _one_a_node(self._entries)
+        entries = _one_a_node(self._entries, whole_job=whole_job)
         unfinished = self._unfinished()
         current = [entry for entry in entries if self._counts(entry.node.run, newest)]
         if whole_job and expectation.count is None and not expectation.hosts:
@@ -162,9 +185,7 @@ class Gathering:
         missing, unexpected = _missing(expectation, current, unfinished, self._unusable)
         count = len(missing)
         if not expectation.hosts and expectation.count is not None:
-            accounted = len({entry.node.name for entry in current} | {item.name for item in unfinished})
-            accounted += sum(item.costs_a_node for item in self._unusable)
-            count = max(expectation.count - accounted, 0)
+            count = max(expectation.count - _accounted(current, unfinished, self._unusable), 0)
         reference = next((group for group in groups if group.is_reference), None)
         comparison = Comparison(
             groups=groups,
@@ -192,13 +213,13 @@ class Gathering:
 
     def _launcher_says(self, newest: str | None) -> Expectation:
         identities = [item.identity for item in self._traces if self._counts(item.identity.run, newest)]
-        told = [(entry.started, entry.nodes, entry.node_names, entry.node.run) for entry in self._entries]
-        told += [(item.started or 0.0, item.nodes, item.node_names, item.run) for item in identities]
+        told = [(item.started, item.nodes, item.node_names, item.node.run, item.launcher) for item in self._entries]
+        told += [(item.started or 0.0, item.nodes, item.node_names, item.run, item.launcher) for item in identities]
         ours = [item for item in told if self._counts(item[3], newest) and (item[1] or item[2])]
         if not ours or (self._run == ALL_RUNS and len({item[3] for item in ours}) > 1):
             return Expectation()
-        _, count, names, run = max(ours, key=lambda item: item[0])
-        by = (run or "").partition(" ")[0] or "launcher"
+        _, count, names, _, launcher = max(ours, key=lambda item: item[0])
+        by = launcher or "launcher"
         try:
             hosts = tuple(hostlists.expand(names or ""))
         except hostlists.HostListError:
@@ -206,15 +227,20 @@ class Gathering:
         return Expectation(None if hosts else count, hosts, by)
 
     def _unfinished(self) -> tuple[Unfinished, ...]:
-        """Return the starts that no report followed: one of the same node that started then or later."""
-        last: dict[tuple[str | None, int | None], float] = {}
+        """Return the starts that no report followed: that of the same process, or one of the node in a later run."""
+        written = {entry.node.path: entry.started for entry in self._entries}
+        last: dict[str | None, tuple[float, str | None]] = {}
         for entry in self._entries:
-            key = (entry.node.host, entry.node.index)
-            last[key] = max(last.get(key, 0.0), entry.started)
+            before = last.get(entry.node.host)
+            if before is None or entry.started > before[0]:
+                last[entry.node.host] = (entry.started, entry.node.run)
         found: dict[str, Unfinished] = {}
         for trace in self._traces:
             who = trace.identity
-            if last.get((who.host, who.index), -1.0) < (who.started or 0.0):
+            started = who.started or 0.0
+            done = written.get(trace.path.removesuffix(STARTED_SUFFIX) + ".json", -1.0) >= started
+            later, run = last.get(who.host, (-1.0, None))
+            if not done and not (later >= started and run != who.run):
                 name = who.host if who.host not in found else f"{who.host} rank {who.rank}"
                 found[name] = Unfinished(name, trace.path, who.started, who.run)
         return tuple(found.values())
@@ -295,7 +321,7 @@ class Gathering:
             yield Text("{count} files of other runs are left out", "未计入其他运行的 {count} 个文件").format(
                 count=self._other_runs
             )
-        blank = [entry.node for entry in entries if entry.kind[0] is None and entry.kind[2] is None]
+        blank = [entry.node for entry in entries if entry.kind[0] is None and entry.kind[3] is None]
         if blank:
             yield Text(
                 "{count} reports do not hold the environment (an older flexdoctor wrote them), so that only their "
@@ -377,15 +403,31 @@ def read_finding(data: Mapping[str, Any]) -> Finding:
         link=str(data["link"]),
         status=data["status"],
         title=text("title"),
-        code=data.get("code"),
+        code=_code(data, "code"),
         severity=data.get("severity") or "none",
         detail=text("detail"),
         evidence=tuple(_evidence(item) for item in data.get("evidence") or ()),
         predicted_errors=tuple(str(item) for item in data.get("predicted_errors") or ()),
         remedy=text("remedy"),
         affects=tuple(data.get("affects") or ()),
-        blocked_by=data.get("blocked_by"),
+        blocked_by=_code(data, "blocked_by"),
+        waiver=_waiver(data.get("waiver")),
     )
+
+
+def _code(data: Mapping[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{key} is {value!r}")
+    return value
+
+
+def _waiver(data: object) -> Waiver | None:
+    if not isinstance(data, dict):
+        return None
+    expires = data.get("expires")
+    until = datetime.date.fromisoformat(expires) if expires else None
+    return Waiver(str(data["code"]), str(data.get("reason") or ""), until)
 
 
 def _evidence(data: Mapping[str, Any]) -> Evidence:
@@ -434,24 +476,29 @@ def _nearness(finding: Finding, key: str, usual: str | None, here: str | None) -
     return 0
 
 
-def _one_a_node(entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return one entry for each node: of several runs the newest, of several ranks the first, unless they differ."""
+def _one_a_node(entries: Sequence[_Entry], *, whole_job: bool) -> list[_Entry]:
+    """Return one entry for each node: of several runs the newest, of several ranks the first, unless they differ.
+
+    Of files that were named one by one all runs are kept: before and after are what is to be compared.
+    """
+    newest: dict[str | None, _Entry] = {}
+    for entry in entries:
+        if entry.started >= newest.setdefault(entry.node.host, entry).started:
+            newest[entry.node.host] = entry
     by_node: dict[tuple[object, ...], list[_Entry]] = {}
     for entry in entries:
         node = entry.node
         if node.host is None:
             by_node.setdefault((None, node.path), []).append(entry)
             continue
-        # Local rank 0 of two nodes that bear the same name, which containers like to do.
-        apart = node.rank if node.index is None and entry.local_rank == 0 else None
-        by_node.setdefault((node.host, node.index, apart), []).append(entry)
+        # In another run a node may have another number and rank; it is the same node.
+        if not whole_job or node.run == newest[node.host].node.run:
+            by_node.setdefault((node.host, node.run, node.index, entry.apart), []).append(entry)
     chosen: list[_Entry] = []
     for found in by_node.values():
-        newest = max(found, key=lambda entry: entry.started)
         kept: dict[_Kind, _Entry] = {}
         for entry in found:
-            if entry.node.run == newest.node.run:
-                kept.setdefault(entry.kind, entry)
+            kept.setdefault(entry.kind, entry)
         chosen += kept.values()
     return _named_apart(chosen)
 
@@ -490,6 +537,14 @@ def _missing(
         sorted({host for entry in entries if (host := entry.node.host) and not _short_and_long([host]) & wanted})
     )
     return missing, unexpected
+
+
+def _accounted(entries: Sequence[_Entry], unfinished: Sequence[Unfinished], unusable: Sequence[Unusable]) -> int:
+    """Return of how many nodes something is there, however many of their ranks left it."""
+    judged = {(entry.node.host or entry.node.path, entry.node.index, entry.apart) for entry in entries}
+    paths = [item.path for item in unfinished] + [item.path for item in unusable if item.costs_a_node]
+    lost = {host_of_file(path) for path in paths} - {host_of_file(entry.node.path) for entry in entries}
+    return len(judged) + len(lost)
 
 
 def host_of_file(path: str) -> str:
@@ -531,4 +586,5 @@ def _by_value(nodes: Iterable[Node], tell: Callable[[Node], str]) -> str:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Return what to sort names by, so that node9 stands before node10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts)]

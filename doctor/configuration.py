@@ -6,6 +6,7 @@ The reader of the files is `flexdoctor.configuration_file`; a run without such a
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
@@ -54,7 +55,8 @@ def folders_with_files(start: Path | None = None) -> Iterator[Path]:
         return  # the current folder is gone
     for place in _upwards(folder):
         own, shared = place / OWN_FILE, place / SHARED_FILE
-        if own.exists() or own.is_symlink() or shared.is_file():
+        # These do not raise where a parent folder may not be entered.
+        if os.path.lexists(own) or os.path.isfile(shared):  # noqa: PTH113
             yield place
 
 
@@ -65,7 +67,7 @@ def _upwards(folder: Path) -> Iterator[Path]:
         home = None
     for place in (folder, *folder.parents):
         yield place
-        if place == home or any((place / name).exists() for name in _ROOTS):
+        if place == home or any(os.path.exists(place / name) for name in _ROOTS):  # noqa: PTH110
             return
 
 

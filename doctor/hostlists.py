@@ -9,8 +9,9 @@ from flexdoctor.text import Text, UserError
 
 _MOST = 1_000_000
 _UNBALANCED = Text("brackets do not match in {text!r}", "{text!r} 中的方括号不配对")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)\Z", re.DOTALL)
+_MOST_BRACKETS = 8
+_RANGE = re.compile(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?\Z")
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)\Z", re.DOTALL)
 
 
 class HostListError(UserError):
@@ -118,6 +119,8 @@ def _expand_one(part: str) -> Iterator[str]:
     if not bracket:
         yield part
         return
+    if part.count("[") > _MOST_BRACKETS:
+        raise HostListError(Text("too many brackets in {text!r}", "{text!r} 中的方括号过多").format(text=part[:60]))
     inner, _, end = rest.partition("]")
     for piece in inner.split(","):
         match = _RANGE.match(piece.strip())

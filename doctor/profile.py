@@ -224,5 +224,8 @@ def _counted(values: Iterable[str]) -> str:
 
 
 def _mask(value: str) -> str:
-    names = [part for part in re.split(r"[,\s]+", value) if part]
-    return str(len(names)) if names else "none"
+    count = 0
+    for part in re.split(r"[,\s]+", value):
+        bounds = re.fullmatch(r"([0-9]{1,4})-([0-9]{1,4})", part)
+        count += max(int(bounds[2]) - int(bounds[1]) + 1, 0) if bounds else bool(part)
+    return str(count) if count else "none"

@@ -330,3 +330,10 @@ def test_requirements_from_stdin_name_the_first_broken_link_and_a_set_to_move_to
 )
 def test_errors_speak_the_language_of_the_locale(arguments: list[str], message: str) -> None:
     assert message in run(*arguments, LC_ALL="zh_CN.UTF-8", PYTHONIOENCODING="utf-8").stderr
+
+
+@pytest.mark.parametrize("arguments", [["--ignore", "FD213"], ["--select", "packages"]])
+def test_what_was_left_out_is_not_called_healthy(arguments: list[str]) -> None:
+    done = run("check", "--example", "triton-overwritten", *arguments)
+    assert done.stdout.splitlines()[1] == "compiled flex_attention cannot run here: FD213, which was left out here"
+    assert done.returncode == 0

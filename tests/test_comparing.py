@@ -22,12 +22,16 @@ from node_folders import (
 )
 from samples import HEALTHY
 
+from flexdoctor.chain import diagnose
+from flexdoctor.checks import CHAIN
 from flexdoctor.collecting import report_text
 from flexdoctor.comparing import Expectation, Gathering
 from flexdoctor.comparison import Comparison, FailOn, exit_code
 from flexdoctor.facts import Facts
+from flexdoctor.findings import Waiver
 from flexdoctor.nodes import NodeReport, NodeSnapshot, StartedTrace, Unusable
 from flexdoctor.readers.node_reports import ReportReader
+from flexdoctor.reports.document import node_document
 
 NOBODY_SAID = Expectation()
 WELL = document_of(UNEXAMINED)
@@ -373,3 +377,57 @@ def test_a_crashed_check_could_not_complete() -> None:
     gathering = Gathering()
     gathering.add(NodeReport("a.json", crashed))
     assert exit_code(gathering.compare(), fail_on="error") == 3
+
+
+def waived(facts: Facts) -> dict[str, object]:
+    """Return the document of a node that lives with FD213."""
+    report = diagnose(facts, CHAIN, waivers=[Waiver("FD213", "known")])
+    return node_document(report, facts)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_waived_node_does_not_speak_for_a_broken_one(tmp_path: Path, order: tuple[int, int]) -> None:
+    broken = overwritten(UNEXAMINED)
+    for document, number in zip((waived(broken), document_of(broken)), order, strict=True):
+        write_node(tmp_path, document, slurm_node(number))
+    comparison = compare_folder(tmp_path)
+    assert sorted(group.verdict for group in comparison.groups) == ["broken", "waived"]
+    assert exit_code(comparison) == 1
+
+
+def test_a_node_that_has_another_number_in_the_next_run_is_the_same_node(tmp_path: Path) -> None:
+    first = dataclasses.replace(slurm_node(1, run="Slurm 1"), index=0, rank=0)
+    write_node(tmp_path, BROKEN, first)
+    write_node(tmp_path, WELL, dataclasses.replace(slurm_node(1, run="Slurm 2", started=START + 60), rank=8))
+    comparison = compare_folder(tmp_path)
+    assert comparison.node_count == 1
+    assert comparison.verdict == "alike"
+
+
+def test_a_rank_that_died_is_told_although_another_of_its_node_reported(tmp_path: Path) -> None:
+    write_node(tmp_path, WELL, dataclasses.replace(slurm_node(0), started=START + 1))
+    write_trace(tmp_path, dataclasses.replace(slurm_node(0), rank=1, local_rank=1))
+    comparison = compare_folder(tmp_path)
+    assert [item.name for item in comparison.unfinished] == ["node00000"]
+    assert exit_code(comparison) == 1
+
+
+def test_ranks_of_one_node_that_differ_are_one_node_of_those_expected(tmp_path: Path) -> None:
+    write_node(tmp_path, WELL, slurm_node(0))
+    write_node(tmp_path, BROKEN, dataclasses.replace(slurm_node(0), rank=1, local_rank=1))
+    assert compare_folder(tmp_path, Expectation(2, by="--expect")).missing_count == 1
+
+
+def test_another_document_of_flexdoctor_in_the_folder_is_no_lost_node(tmp_path: Path) -> None:
+    write_node(tmp_path, WELL, slurm_node(0))
+    (tmp_path / "compare.json").write_text(json.dumps({"tool": {"name": "flexdoctor"}, "kind": "comparison"}))
+    comparison = compare_folder(tmp_path)
+    assert [item.kind for item in comparison.unusable] == ["foreign"]
+    assert exit_code(comparison) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    write_node(tmp_path, WELL, slurm_node(0))
+    os.mkfifo(tmp_path / "pipe.json")
+    assert compare_folder(tmp_path).node_count == 1

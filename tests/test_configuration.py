@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import re
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -397,3 +398,17 @@ def test_select_of_the_file_is_checked_and_replaced(project: Path) -> None:
 
 def test_today_is_a_day() -> None:
     assert isinstance(configuration.today(), datetime.date)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_a_folder_that_may_not_be_entered_settles_nothing(tmp_path: Path) -> None:
+    inner = tmp_path / "closed" / "inner"
+    inner.mkdir(parents=True)
+    inner.parent.chmod(0o700)
+    code = (
+        "import os, sys\nfrom flexdoctor.configuration import folders_with_files\n"
+        "os.chdir(sys.argv[1]); os.setgroups([]); os.setgid(12345); os.setuid(12345)\n"
+        "print(list(folders_with_files()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(inner)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

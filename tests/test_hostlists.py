@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +82,14 @@ NAMES = st.builds(
 @given(st.lists(NAMES, max_size=20))
 def test_folding_loses_no_name(names: list[str]) -> None:
     assert set(expand(fold(names))) == set(names)
+
+
+def test_a_list_that_is_longer_than_a_file_name_can_be(tmp_path: Path) -> None:
+    hosts = ",".join(f"node{number:04d}" for number in range(60))
+    done = subprocess.run(
+        [sys.executable, "-m", "flexdoctor", "compare", str(tmp_path), "--hosts", hosts, "-f", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert len(json.loads(done.stdout)["missing"]["hosts"]) == 60

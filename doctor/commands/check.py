@@ -15,7 +15,7 @@ from flexdoctor.commands.outputs import base, outputs, write_all
 from flexdoctor.commands.running import StopError, codes, mention_cut_off_fix, plan
 from flexdoctor.commands.settings import extend_chain, settle
 from flexdoctor.reports.rendering import Detail, Diagnosis, Format, Page
-from flexdoctor.text import Text
+from flexdoctor.text import Text, user_language
 
 if TYPE_CHECKING:
     from flexdoctor.facts import Facts
@@ -164,33 +164,35 @@ def check(
     from flexdoctor.checks import CHAIN  # noqa: PLC0415
     from flexdoctor.configuration import today  # noqa: PLC0415
 
-    settings = settle(context, config, no_config)
-    chain_ = extend_chain(settings, CHAIN, plugin)
-    given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
-    if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
-        raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
-    target = settings.target(
-        {
-            "python": python,
-            "site_packages": site_packages,
-            "requirements": requirements,
-            "wheels": wheels,
-            "snapshot": snapshot,
-            "example": example,
-            "root": root,
-            "env_file": env_file,
-            "platform": platform,
-            "python_version": python_version,
-        }
-    )
-    if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
-        message = Text(
-            "--live runs an interpreter, which this target does not have; use --python PATH",
-            "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
-        )
-        raise StopError(message, 2)
-    wanted = outputs(format_, output, also or ())
+    # First of all: a node that gets no further leaves a trace that it started.
     collection = collecting.begin(collect, every_rank=collect_ranks)
+    with collecting.reporting(collection):
+        settings = settle(context, config, no_config)
+        chain_ = extend_chain(settings, CHAIN, plugin)
+        given = {"--device": device, "--ranks": ranks, "--keep-cache": keep_cache or None}
+        if not live and (stray := next((name for name, value in given.items() if value is not None), None)):
+            raise StopError(Text("{option} goes with --live", "{option} 须与 --live 同用").format(option=stray), 2)
+        target = settings.target(
+            {
+                "python": python,
+                "site_packages": site_packages,
+                "requirements": requirements,
+                "wheels": wheels,
+                "snapshot": snapshot,
+                "example": example,
+                "root": root,
+                "env_file": env_file,
+                "platform": platform,
+                "python_version": python_version,
+            }
+        )
+        if live and any(target[name] for name in ("site_packages", "requirements", "wheels", "snapshot", "example")):
+            message = Text(
+                "--live runs an interpreter, which this target does not have; use --python PATH",
+                "--live 需要运行解释器，而该检查对象没有解释器；请用 --python PATH",
+            )
+            raise StopError(message, 2)
+        wanted = outputs(format_, output, also or ())
     read_facts = functools.partial(
         settings.read,
         target,
@@ -202,7 +204,7 @@ def check(
     )
     required: Capability = require.value if require else "compiled_forward"
     counted: Severity = fail_on.value
-    try:
+    with collecting.reporting(collection):
         facts = read_facts()
         if live:
             facts = _run_live(facts, device or options.Device.auto, timeout, ranks or 1, keep_cache, lang)
@@ -217,10 +219,9 @@ def check(
             waivers=settings.waivers(chain_),
             today=today(),
         )
-    except StopError as stop:
-        collecting.deliver_error(collection, stop)
-        raise
-    mention_cut_off_fix(facts, lang)
+    # The facts of a snapshot may be those of another machine, whose prefix means nothing here.
+    if not (target["snapshot"] or target["example"]):
+        mention_cut_off_fix(facts, lang)
     if collection is not None:
         collecting.deliver(collection, report, facts, lang)
         wanted = [item for item in wanted if item.path is not None]
@@ -275,7 +276,7 @@ def _page(
     if not format_.is_for_people:
         return Page(language=wanted or "en", detail=detail, base=base())
     return Page(
-        language=console.choose_language(wanted, sys.stdout),
+        language=console.choose_language(wanted, sys.stdout) if output is None else wanted or user_language(),
         detail=detail,
         terminal=output is None and console.is_terminal(sys.stdout),
         width=console.width(),

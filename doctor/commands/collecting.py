@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +48,24 @@ def begin(folder: Path | None, *, every_rank: bool) -> Collection | None:
     return collection
 
 
-def deliver_error(collection: Collection | None, stop: StopError) -> None:
-    """Report that this node could not be examined, so that it is not taken for one that died."""
-    if collection is None:
-        return
+@contextlib.contextmanager
+def reporting(collection: Collection | None) -> Iterator[None]:
+    """Report that this node could not be examined when the run ends here, so that it is not taken for one that died."""
+    try:
+        yield
+    except StopError as stop:
+        if collection is not None:
+            _deliver_error(collection, stop)
+        raise
+
+
+def _deliver_error(collection: Collection, stop: StopError) -> None:
     from flexdoctor.reports.document import error_document  # noqa: PLC0415
 
-    _finish(collection, error_document(stop.message.en, stop.exit_code))
+    # The line on the terminal may name a home folder; a report does not.
+    home = os.path.expanduser("~")  # noqa: PTH111 - a user without a home has no error
+    message = stop.message.en.replace(home, "~") if home not in ("~", "/") else stop.message.en
+    _finish(collection, error_document(message, stop.exit_code))
 
 
 def deliver(collection: Collection, report: Report, facts: Facts, lang: options.Lang | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from enum import Enum
@@ -51,7 +52,7 @@ def compare(
     ] = None,
     format_: Annotated[
         CompareFormat,
-        typer.Option("--format", "-f", metavar="FORMAT", help="text, json, markdown or junit."),
+        typer.Option("--format", "-f", metavar="FORMAT", help="text, json, markdown, junit or html."),
     ] = CompareFormat.text,
     output: options.OutputOption = None,
     fail_on: Annotated[
@@ -121,7 +122,8 @@ def _expectation(expect: int | None, hosts: str | None) -> Expectation:
         return Expectation(expect, by="--expect") if expect else Expectation()
     path = Path(hosts)
     try:
-        is_file = path.is_file()
+        # A list may be longer than a file name can be; Path.is_file() raises then.
+        is_file = os.path.isfile(hosts)  # noqa: PTH113
         text = path.read_text(encoding="utf-8-sig") if is_file else hosts
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error

@@ -149,7 +149,7 @@ def _chosen(what: Sequence[str], known: Sequence[Entry]) -> list[Entry]:
     chosen: dict[str, Entry] = {}
     for word in (part.strip() for value in what for part in value.split(",") if part.strip()):
         link, code = word.lower().replace("-", "_"), word.upper()
-        found = [entry for entry in known if link == entry.link or (len(code) > 2 and entry.code.startswith(code))]
+        found = [entry for entry in known if link == entry.link or (len(code) > 1 and entry.code.startswith(code))]
         if not found:
             names = [*(entry.code for entry in known), *links]
             near = difflib.get_close_matches(code, names, n=1, cutoff=0.5)
@@ -162,6 +162,14 @@ def _chosen(what: Sequence[str], known: Sequence[Entry]) -> list[Entry]:
             message = Text("there is no code and no link {word};", "没有名为 {word} 的代码或环节；").format(word=word)
             raise StopError(message + hint, 2)
         chosen |= {entry.code: entry for entry in found}
+    if not chosen:
+        raise StopError(
+            Text(
+                "expected a code like FD213 or a link; `flexdoctor explain` lists them all",
+                "应给出 FD213 这样的代码或环节名称；全部代码见 `flexdoctor explain`",
+            ),
+            2,
+        )
     return list(chosen.values())
 
 

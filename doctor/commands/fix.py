@@ -69,7 +69,7 @@ def fix(
     ] = False,
     format_: Annotated[
         options.PlanFormat,
-        typer.Option("--format", "-f", envvar="FLEXDOCTOR_FORMAT", metavar="FORMAT", help="text, or json."),
+        typer.Option("--format", "-f", metavar="FORMAT", help="text, or json."),
     ] = options.PlanFormat.text,
     config: options.ConfigOption = None,
     no_config: options.NoConfigOption = False,
@@ -117,6 +117,7 @@ def fix(
         as_json=format_ is options.PlanFormat.json,
         select=codes(select, CHAIN, "--select", links=False),
         stack=stack,
+        configuration=settings.shown,
     )
     try:
         code = session.resume() if resume else session.run(yes=yes, dry_run=dry_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,15 +43,17 @@ def read(**options: Any) -> Facts:
 
 def mention_cut_off_fix(facts: Facts, lang: options.Lang | None) -> None:
     """Say on stderr that a fix of this environment was cut off, because nothing else that is said may be believed."""
-    prefix = facts.interpreter.prefix
-    if prefix is None or not (Path(prefix).expanduser() / ".flexdoctor").is_dir():
+    if facts.interpreter.prefix is None or facts.target.kind != "environment":
+        return
+    prefix = Path(os.path.expanduser(facts.interpreter.prefix))  # noqa: PTH111 - a user without a home has no error
+    if not os.path.isdir(prefix / ".flexdoctor"):  # noqa: PTH112
         return
     from flexdoctor.console import choose_language  # noqa: PLC0415
     from flexdoctor.treatment.course import refuse_interrupted  # noqa: PLC0415
     from flexdoctor.treatment.plan import TreatmentError  # noqa: PLC0415
 
     try:
-        refuse_interrupted(Path(prefix).expanduser())
+        refuse_interrupted(prefix)
     except TreatmentError as error:
         language = choose_language(lang.value if lang else None, sys.stderr)
         typer.echo(f"flexdoctor: {error.message.to(language)}", err=True)
@@ -58,7 +61,9 @@ def mention_cut_off_fix(facts: Facts, lang: options.Lang | None) -> None:
 
 def codes(given: list[str] | None, chain: tuple[Check, ...], option: str, *, links: bool) -> tuple[str, ...]:
     """Split and check the values of --select and --ignore; an unknown one is an error that names its nearest."""
-    codes = [fault.code for link in chain for fault in link.faults]
+    from flexdoctor.waivers import FAULTS  # noqa: PLC0415
+
+    codes = [fault.code for link in chain for fault in link.faults] + [fault.code for fault in FAULTS]
     names = [link.link for link in chain] if links else []
     wanted = [part.strip() for value in given or () for part in value.split(",") if part.strip()]
     for part in wanted:

@@ -54,7 +54,14 @@ class ReportReader:
             OSError: the folder itself cannot be listed.
         """
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(".json") and entry.name[0] != ".")
+            # A pipe would be waited for without end.
+            names = sorted(
+                entry.name
+                for entry in entries
+                if entry.name.endswith(".json")
+                and entry.name[0] != "."
+                and (entry.is_file() or entry.is_dir() or entry.is_symlink())
+            )
         for name in names:
             yield self.read_file(f"{folder}/{name}")
 
@@ -137,6 +144,8 @@ def _identify(path: str, document: Any, content: bytes) -> Item:
     if not isinstance(tool, dict) or tool.get("name") != "flexdoctor":
         name = tool.get("name") if isinstance(tool, dict) else None
         return Unusable(path, "foreign", f"written by {name}" if isinstance(name, str) else "no report of flexdoctor")
+    if kind is not None or not {"verdict", "findings"} & document.keys():
+        return Unusable(path, "foreign", "written by flexdoctor, but no report of a node")
     version = document.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
         return Unusable(path, "newer", f"schema {version}, this flexdoctor reads up to {SCHEMA_VERSION}")
@@ -166,7 +175,8 @@ def _identity(data: object) -> NodeIdentity | None:
 
     def number(key: str) -> int | None:
         value = data.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1_000_000_000
+        return value if is_number else None
 
     def text(key: str) -> str | None:
         value = data.get(key)
@@ -184,7 +194,7 @@ def _identity(data: object) -> NodeIdentity | None:
         index=number("index"),
         launcher=text("launcher"),
         run=text("run"),
-        nodes=number("nodes"),
+        nodes=number("nodes") or None,
         node_names=text("node_names"),
         started=moment("started"),
         finished=moment("finished"),

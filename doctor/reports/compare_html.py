@@ -15,6 +15,7 @@ from flexdoctor.reports.html_page import (
     fields,
     foot,
     mark,
+    mark_of,
     open_and_close,
     reasons,
     render_page,
@@ -218,11 +219,11 @@ class _Comparison:
             return tag("span", class_="cell")
         usual = self.usual.get(link)
         same = usual is not None and (usual.status, usual.code) == (finding.status, finding.code)
-        word = self._say(STATUS[finding.status])
+        word = self._say(STATUS["waived" if finding.waiver else finding.status])
         label = " ".join(part for part in (_title(link), word, finding.code) if part)
         if same and finding.status in ("pass", "skipped"):
             return tag("span", "·" if finding.status == "pass" else "-", class_="cell", aria_label=label, title=label)
-        return tag("span", mark(finding.status, label), class_="cell same" if same else "cell odd")
+        return tag("span", mark_of(finding, label), class_="cell same" if same else "cell odd")
 
     def _summary(self, group: Group) -> Iterator[Child]:
         """Yield in a few words what is odd about a group: what was found only here, then what else differs."""

@@ -27,7 +27,8 @@ def error_suite(message: str) -> str:
 def _suite(cases: list[str], said: str) -> str:
     failures = sum("<failure" in case for case in cases)
     errors = sum("<error" in case for case in cases)
-    head = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="0"'
+    skipped = sum("<skipped" in case for case in cases)
+    head = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="{skipped}"'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<testsuites name="flexdoctor compare" {head}>\n'
@@ -52,11 +53,17 @@ def _content(group: Group, language: Language) -> str:
     message = _quoted(why(group).to(language))
     if group.has_errors:
         return (
-            f'<failure type="{_text((group.cause and group.cause.code) or "error")}" message={message}>{body}</failure>'
+            f"<failure type={_quoted((group.cause and group.cause.code) or 'error')} message={message}>{body}</failure>"
         )
     if group.has_drifted:
         return f'<failure type="drift" message={message}>{body}</failure>'
-    return f"<system-out>{body}</system-out>" if lines else ""
+    said = f"<system-out>{body}</system-out>" if lines else ""
+    if group.verdict == "healthy":
+        return said
+    waived = Text("its faults are waived", "故障均已豁免")
+    untold = Text("could not be judged to the end", "无法完全判断")
+    what = waived if group.verdict == "waived" else untold
+    return f"<skipped message={_quoted(what.to(language))}/>{said}"
 
 
 def _lost(comparison: Comparison, language: Language) -> Iterator[str]:

@@ -71,7 +71,7 @@ def _group(group: Group, language: Language) -> Iterator[str]:
                 _code(given) if given is not None else value(item, None, language) for given in (item.usual, item.here)
             )
             yield f"| {_cell(item.key)} | {usual} | {here} | {_cell(tie(item, group, language))} |"
-    elif not group.is_reference and group.error is None:
+    elif not group.is_reference and group.fingerprint is not None:
         yield ""
         yield SAME_ENVIRONMENT.to(language)
 
@@ -93,6 +93,10 @@ def _lost(comparison: Comparison, language: Language) -> Iterator[str]:
             .format(hosts=_cell(hosts))
             .to(language)
         )
+    if comparison.unexpected:
+        yield ""
+        hosts = names(list(comparison.unexpected), everything=True)
+        yield Text("**Not expected**: {hosts}", "**不在名单中**：{hosts}").format(hosts=_cell(hosts)).to(language)
     for unusable in comparison.unusable:
         yield ""
         yield f"- {_cell(unusable_line(unusable, language))}"

@@ -76,6 +76,7 @@ UNUSABLE = {
 NOT_THERE = Text("not there", "无")
 NOT_TOLD = Text("not told", "未记录")
 REFERENCE = Text("the reference", "参照组")
+UNTOLD_ENVIRONMENT = Text("the report does not hold the environment", "报告未包含环境信息")
 SAME_ENVIRONMENT = Text(
     "the environment is the same, key by key; what differs is only what was found",
     "环境逐项相同，差异仅在检查结果",
@@ -136,7 +137,7 @@ def _pair(comparison: Comparison) -> Text | None:
     groups = comparison.groups
     if len(groups) != 2 or comparison.node_count != 2 or _lost(comparison):
         return None
-    works = next((group for group in groups if not group.has_errors), None)
+    works = next((group for group in groups if group.verdict == "healthy"), None)
     fails = next((group for group in groups if group.has_errors), None)
     if works is None or fails is None:
         return None
@@ -158,12 +159,25 @@ def _all_there(comparison: Comparison) -> Text:
     unknown = [group for group in groups if group.verdict == "unknown"]
     counts = any(group.has_drifted for group in groups)
     alike = len({group.fingerprint for group in groups}) == 1
+    odd = total - len(next(group for group in groups if group.is_reference).nodes)
+    if counts:
+        return Text(
+            "no node is broken, but {odd} of {total} have drifted in what flex_attention depends on",
+            "没有节点故障，但 {total} 个节点中有 {odd} 个在 flex_attention 所依赖的部分上不一致",
+        ).format(odd=odd, total=total)
     if unknown:
         count = sum(len(group.nodes) for group in unknown)
         return Text(
             "no fault found, but {count} of {total} nodes could not be judged to the end",
             "未发现故障，但 {total} 个节点中有 {count} 个无法完全判断",
         ).format(count=count, total=total)
+    if waived := sum(len(group.nodes) for group in groups if group.verdict == "waived"):
+        return Text(
+            "no fault that counts; {count} of {total} nodes have faults that are waived",
+            "没有计入结论的故障；{total} 个节点中有 {count} 个的故障已豁免",
+        ).format(count=waived, total=total)
+    if total == 1:
+        return Text("one node, no fault found", "1 个节点，未发现故障")
     if len(groups) == 1:
         return Text("{total} nodes, all alike, no fault found", "{total} 个节点完全一致，未发现故障").format(
             total=total
@@ -173,12 +187,6 @@ def _all_there(comparison: Comparison) -> Text:
             "{total} nodes with the same environment and no fault; the warnings differ",
             "{total} 个节点环境相同且无故障，仅警告不同",
         ).format(total=total)
-    odd = total - len(next(group for group in groups if group.is_reference).nodes)
-    if counts:
-        return Text(
-            "no node is broken, but {odd} of {total} have drifted in what flex_attention depends on",
-            "没有节点故障，但 {total} 个节点中有 {odd} 个在 flex_attention 所依赖的部分上不一致",
-        ).format(odd=odd, total=total)
     return Text(
         "no node is broken; {odd} of {total} differ only in what flex_attention does not depend on",
         "没有节点故障；{total} 个节点中有 {odd} 个仅在与 flex_attention 无关的部分上不同",
@@ -225,7 +233,7 @@ def why(group: Group) -> Text:
     if group.not_here:
         codes = ", ".join(item.code or item.link for item in group.not_here)
         return Text("without {codes}", "无 {codes}").format(codes=codes)
-    return SAME_ENVIRONMENT
+    return SAME_ENVIRONMENT if group.fingerprint else UNTOLD_ENVIRONMENT
 
 
 def _titled(finding: Finding) -> Text:

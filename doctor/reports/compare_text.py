@@ -28,6 +28,7 @@ from flexdoctor.reports.compare_rendering import (
     why,
 )
 from flexdoctor.reports.rendering import Page
+from flexdoctor.reports.sentences import state_of
 from flexdoctor.text import Language, Text
 
 #: Groups that are shown one by one unless asked for all.
@@ -137,7 +138,7 @@ def _plain_group(group: Group, page: Page) -> Iterator[str]:
     yield f"{label} {node_names(group, everything=page.detail == 'verbose')}{told}"
     for finding in group.noteworthy:
         fix = finding.remedy.to(language)
-        line = f"{finding.status.upper()} group {group.number} {finding.code or '-'} {finding.link}"
+        line = f"{state_of(finding).upper()} group {group.number} {finding.code or '-'} {finding.link}"
         line += f" {finding.title.to(language)}"
         yield line + (f" {_LABEL['fix'].to(language)}: {fix}" if fix else "")
     for finding in group.not_here:
@@ -248,7 +249,7 @@ class _Terminal:
 
     def _differences(self, group: Group) -> None:
         if not group.differences:
-            if not group.is_reference and group.error is None:
+            if not group.is_reference and group.fingerprint is not None:
                 self._labelled("differs", SAME_ENVIRONMENT.to(self.language))
             return
         shown, hidden = _shown_differences(group, self.page)

@@ -65,13 +65,17 @@ def _digest(text: str) -> str:
 
 def mark(status: Status, label: str | None = None) -> Markup:
     """Return the mark of a status. `label` is what a screen reader says, where no word stands beside it."""
+    return _mark(MARKS[status], status, label)
+
+
+def _mark(sign: str, state: str, label: str | None) -> Markup:
     attributes = {"role": "img", "aria_label": label, "title": label} if label else {"aria_hidden": "true"}
-    return tag("span", MARKS[status], class_=f"mark {status}", **attributes)
+    return tag("span", sign, class_=f"mark {state}", **attributes)
 
 
-def mark_of(finding: Finding) -> Markup:
+def mark_of(finding: Finding, label: str | None = None) -> Markup:
     """Return the mark of a finding: hollow where the user has decided to live with it."""
-    return tag("span", MARKS[finding.status], class_=f"mark {state_of(finding)}", aria_hidden="true")
+    return _mark(MARKS[finding.status], state_of(finding), label)
 
 
 def state_of(finding: Finding) -> str:

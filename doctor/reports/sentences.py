@@ -69,6 +69,19 @@ def headline(report: Report, language: Language) -> str:
             .format(title=crashed.title.to(language), code=crashed.code)
             .to(language)
         )
+    answer = report.capabilities[report.required]
+    if answer.available == "no":
+        return (
+            Text("{what}: {code}, which was left out here", "{what}：{code}（此处未显示）")
+            .format(what=_HEADLINE[report.required], code=answer.because)
+            .to(language)
+        )
+    if report.verdict == "unknown":
+        return (
+            Text("could not tell whether it runs here: {code}", "无法判断此环境能否运行：{code}")
+            .format(code=answer.because)
+            .to(language)
+        )
     return _HEALTHY[report.required].to(language)
 
 
@@ -122,3 +135,8 @@ def remedy(finding: Finding, language: Language, mended_by_fix: Container[str | 
         return by_hand
     separator = "；或手动：" if language == "zh" else ", or by hand: "
     return "flexdoctor fix" + (separator + by_hand if by_hand else "")
+
+
+def used_settings(path: str) -> Text:
+    """Say which file of settings was used."""
+    return Text("configuration {path}", "配置文件 {path}").format(path=path)

@@ -15,7 +15,7 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import Evidence, Finding, Report
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.rendering import Detail, Diagnosis, Page
-from flexdoctor.reports.sentences import also, capabilities, headline, remedy, state_of, where
+from flexdoctor.reports.sentences import also, capabilities, headline, remedy, state_of, used_settings, where
 from flexdoctor.reports.words import LABEL, STATUS, WORST
 from flexdoctor.text import Language, Text
 from flexdoctor.waivers import words
@@ -81,7 +81,7 @@ def _settings(options: TextOptions) -> str | None:
     """Say which file of settings was used; nothing when there is none."""
     if options.configuration is None:
         return None
-    said = Text("configuration {path}", "配置文件 {path}").format(path=options.configuration)
+    said = used_settings(options.configuration)
     if options.not_read:
         beside = Text("({path} is not read beside it)", "（同目录的 {path} 未读取）").format(path=options.not_read)
         said += beside

@@ -507,7 +507,9 @@ def verify(plan: Plan, steps: Iterable[Step], before: Report, after: Report, fac
         if step.kind == "install" and (found is None or not same_version(found.version, step.version)):
             problems.append(
                 Text("{name} is {found} instead of {wanted}", "{name} 是 {found}，而不是 {wanted}").format(
-                    name=step.distribution, found=found.version if found else "absent", wanted=step.version
+                    name=step.distribution,
+                    found=found.version if found else Text("absent", "未安装"),
+                    wanted=step.version,
                 )
             )
         if step.kind == "uninstall" and found is not None:
@@ -517,7 +519,7 @@ def verify(plan: Plan, steps: Iterable[Step], before: Report, after: Report, fac
         if code in faults:
             problems.append(
                 Text("{code} is still there: {title}", "{code} 仍然存在：{title}").format(
-                    code=code, title=faults[code].title.en
+                    code=code, title=faults[code].title
                 )
             )
     hidden = {item.link for item in before.findings if item.status in ("blocked", "unknown", "crashed")}
@@ -526,7 +528,7 @@ def verify(plan: Plan, steps: Iterable[Step], before: Report, after: Report, fac
         is_new = code not in (*known, *plan.remaining) and item.link not in hidden
         if item.status == "fail" and item.waiver is None and is_new:
             problems.append(
-                Text("{code} is new: {title}", "新出现 {code}：{title}").format(code=code, title=item.title.en)
+                Text("{code} is new: {title}", "新出现 {code}：{title}").format(code=code, title=item.title)
             )
     for capability in CAPABILITIES:
         answers = [answer_of_packages(report, capability).available for report in (before, after)]

@@ -141,7 +141,7 @@ class Situation:
         """
         target = self.target
         if target and target.owner and version and not stacks.same_version(version, target.pin(name)):
-            return next((item.indexes.get(name, "") for item in stacks.shipped() if item.pin(name) == version), "")
+            target = next((item for item in stacks.shipped() if item.pin(name) == version), None)
         if target and name in target.indexes:
             return target.indexes[name]
         # The default index has only CUDA builds of torch for x86_64.
@@ -193,7 +193,7 @@ def install_step(
         title = f"{title[0]} (now {before})", f"{title[1]}（当前 {before}）"
     options = " --force-reinstall" if again else ""
     option = "--index-url" if index in stacks.company_indexes() else "--extra-index-url"
-    extra = f" {option} {index}" if index else ""
+    extra = f" {option} {shlex.quote(index)}" if index else ""
     command = f"{situation.python} -m pip install --no-deps{options} {shlex.quote(shown)}{extra}"
     return Step(
         kind="install",

@@ -13,6 +13,7 @@ from flexdoctor.findings import Report, exit_code
 from flexdoctor.reports import plan_text
 from flexdoctor.reports.document import report_document
 from flexdoctor.reports.json import render_json
+from flexdoctor.reports.sentences import used_settings
 from flexdoctor.text import Language, Text
 from flexdoctor.treatment import course, journal
 from flexdoctor.treatment.course import Examine, Options, Outcome
@@ -42,6 +43,8 @@ class Session:
     as_json: bool = False
     select: tuple[str, ...] = ()
     stack: str | None = None
+    #: The file whose settings were used, as a person reads it.
+    configuration: str | None = None
 
     def run(self, *, yes: bool = False, dry_run: bool = False) -> int:
         """Plan and show; apply on a yes. Returns the exit code.
@@ -107,12 +110,17 @@ class Session:
         if outcome:
             lines = plan_text.outcome_lines(outcome, self.language)
         else:
-            write_report(plan_text.render([plan_text.head_line(facts, self.language), plan_text.Line("")]), None)
+            head = [plan_text.head_line(facts, self.language)]
+            if self.configuration:
+                head.append(plan_text.Line(used_settings(self.configuration).to(self.language)))
+            write_report(plan_text.render([*head, plan_text.Line("")]), None)
             lines = plan_text.plan_lines(plan, self.language)
         write_report(plan_text.render(lines, width() if is_terminal(sys.stdout) else None), None)
 
     def _document(self, facts: Facts, report: Report, plan: Plan, outcome: Outcome | None) -> dict[str, Any]:
-        document = report_document(report, facts, self.language, plan=plan, fixes=self.fixes)
+        document = report_document(
+            report, facts, self.language, plan=plan, fixes=self.fixes, configuration=self.configuration
+        )
         document["treatment"] = plan_text.treatment_document(plan, outcome, self.language)
         return document
 
