@@ -124,7 +124,7 @@ def _checks(plugin: Plugin, process: PluginProcess, taken: Container[str]) -> li
         return [_remote(plugin, process, row) for row in described]
     except FailedError as failure:
         return [_broken(plugin, failure, taken)]
-    except DocumentError as error:
+    except (DocumentError, RecursionError) as error:
         return [
             _broken(
                 plugin,
@@ -209,7 +209,7 @@ def _examine(plugin: Plugin, process: PluginProcess, check: Check, facts: Facts)
             _accept(finding, check)
     except FailedError as failure:
         return [_failed(plugin, check.link, failure, check)]
-    except DocumentError as error:
+    except (DocumentError, RecursionError) as error:
         return [
             _failed(
                 plugin,

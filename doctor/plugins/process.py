@@ -39,7 +39,7 @@ class FailedError(UserError):
 def _answer(reply: bytes | bytearray) -> dict[str, Any]:
     try:
         answer = json.loads(reply)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not ("result" in answer or {"error", "path", "line", "text"} <= set(answer)):
         raise FailedError(
