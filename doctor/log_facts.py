@@ -43,6 +43,8 @@ class Incident:
     raised_as: tuple[str, ...] = ()
     #: A row that knows only what was made of it.
     wrapped_by: str | None = None
+    #: Another error was raised while this one was being handled: it may have been harmless.
+    handled: bool = False
     #: Codes of the runtime that it quotes.
     runtime_codes: tuple[str, ...] = ()
 

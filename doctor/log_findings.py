@@ -22,6 +22,10 @@ _MESSAGE = Text("nothing else is known to say this", "目前已知只有此故�
 _SEVERAL = Text("several faults end in this error", "多种故障都会报出此错误")
 _NO_FRAMES = Text("by the message alone: the log has no traceback of it", "仅凭报错信息：日志中没有对应的回溯")
 _NOT_ASCEND = Text("nothing else in the log speaks of an NPU", "日志中没有其他与 NPU 有关的内容")
+_HANDLED = Text(
+    "another error was raised while this one was being handled, so it may have been harmless",
+    "处理该错误期间又抛出了另一个错误，它本身可能无害",
+)
 _NO_CAUSE = Text("the log does not tell the cause of it", "日志没有给出其根本原因")
 _IS_GPU = Text(
     "Ascend knows this error too, but the log is of a GPU: it is none of the chain",
@@ -126,6 +130,8 @@ def _telling(row: Signature, message: str) -> str:
 
 
 def _confidence(row: Signature, incident: Incident, facts: LogFacts) -> tuple[Confidence, Text]:
+    if incident.handled:
+        return "low", _HANDLED
     if row.general and not facts.mentions_ascend:
         return "low", _NOT_ASCEND
     if row.wraps:

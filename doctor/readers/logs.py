@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from flexdoctor.knowledge.error_codes import look_up
-from flexdoctor.knowledge.signatures import Match, Raised, log_words, match_line, recognise, signatures, unwrap
+from flexdoctor.knowledge.signatures import Match, Raised, Signature, log_words, match_line, recognise, unwrap
 from flexdoctor.log_facts import Incident, LogFacts, LoggedError
 from flexdoctor.readers.log_lines import BLOCK, DIGITS, Line, LogLines
 
@@ -31,6 +31,8 @@ MAX_UNKNOWN = 50
 MAX_RANKS = 4096
 #: How many lines after a line about an error are looked at, whoever wrote them.
 WINDOW = 40
+#: So many lines are read whole, whatever is in them: a pasted error may hold none of the words that a log is searched for.
+SNIPPET = 2000
 #: From here on a line that was seen this often, but for its digits, is only counted.
 OFTEN = 500
 MAX_SORTS = 4096
@@ -49,14 +51,17 @@ _MAX_SORTED = 1000
 
 _TIME = r"\d\d:\d\d:\d\d(?:[.,:]\d+)*"
 _SEPARATOR = r"(?: ?[|\-–] | ?: (?=\S)| ?\|(?= )| |(?=$))"
-_LEVEL = r"(?:ERROR|WARN(?:ING)?|INFO|DEBUG|CRITICAL|FATAL|TRACE|NOTICE|error|warning|info|debug)"
+_LEVEL = r"(?:ERROR|WARN(?:ING)?|INFO|DEBUG|CRITICAL|FATAL|TRACE|NOTICE)"
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        # torchrun, mpirun, srun -l
-        r"\[(?:rank|default|node)(?P<rank>\d+)\]:? ?",
+        # the margin of an exception group
+        r" *(?:\| |\+ (?=Exception Group)|[+]-[+-]+(?: \d+ -+)?$)",
+        # torchrun and its roles, mpirun, SageMaker, srun -l
+        r"\[[A-Za-z_]* ?(?P<rank>\d{1,5})\]:? ?",
+        r"\[\d+,mpirank:(?P<rank>\d+),[^\]\s]+\](?:<std(?:err|out|diag)>)?:? ?",
         r"\[\d+,(?P<rank>\d+)\](?:<std(?:err|out|diag)>)?:? ?",
-        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%)",
+        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%| File ")",
         r"rank ?(?P<rank>\d{1,5}) ?[:|] ?",
         # ray, vLLM and other frameworks that name the process
         r"\((?P<who>[A-Za-z_][\w. :]*?(?: ?rank=(?P<rank>\d+))?),? ?pid=\d+(?:, ip=[\w.:]+)?\)"
@@ -64,6 +69,12 @@ _PREFIXES = tuple(
         # kubectl --prefix, docker compose
         r"\[pod/(?P<who>[^\]\s]+)\] ?",
         r"(?P<who>[A-Za-z][\w.-]*[\w])(?: +\| )(?=.)",
+        # pdsh and DeepSpeed: a host
+        r"^(?P<who>[a-z][a-z-]*\d+|\d{1,3}(?:\.\d{1,3}){3}): (?=\S| {2})",
+        # a container runtime's own files, `gh run view --log`, `grep -n`
+        r"\d{4}-\d\d-\d\dT\S+ std(?:out|err) [FP] ",
+        r"[^\t]{1,80}\t[^\t]{1,80}\t\ufeff?(?=\d{4}-\d\d-\d\dT)",
+        r"^\d{1,7}[:-](?=[A-Z]| {2})",
         # times of GitHub, GitLab, Kubernetes, journald, logging, glog
         rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T _-]{_TIME}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?(?: \d\d[EO][+ ]?)?{_SEPARATOR}?",
         rf"\[?(?:\d\d-\d\d )?{_TIME}\]?{_SEPARATOR}",
@@ -71,6 +82,9 @@ _PREFIXES = tuple(
         rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ [\w.-]+(?:\[\d+\])?: ",
         # levels and loggers
         rf"\[?(?P<level>{_LEVEL})\]?:?(?: ?[|\-] | +)",
+        # "error code is" is no level
+        r"\[(?P<level>error|warning|info|debug)\]:?(?: ?[|\-] | +)",
+        r"(?P<level>error|warning|info|debug):(?: ?[|\-] | +)",
         r"\[[\w./-]+(?::\w+)+\]:? ?",
         r"[a-z_][\w.]*(?::[\w<>]+)?(?::\d+)(?: ?[-|] |: )(?=\S)",
         r"(?:root|__main__|[a-z_]\w*(?:\.[a-z_]\w*)+) ?[-|:] (?=\S)",
@@ -125,9 +139,10 @@ _RAISED = re.compile(rf"^(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-Z]\w*Warning)(?:
 #: The same within a line of prose.
 _QUOTED = re.compile(rf"(?:^|[\s\]|\"'(])(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-Z]\w*Warning): (?P<message>.*)$")
 #: After frames, at the left edge, whatever the class is called.
-_ANY_TYPE = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$")
+_ANY_TYPE = re.compile(r"^(?:[^\W\d]\w*\.)*(?P<type>[^\W\d]\w*)(?::(?: (?P<message>.*))?)?$")
 _WHAT = re.compile(r"^terminate called after throwing an instance of '(?P<type>[^']+)'")
-_LINKS = ("During handling of the above exception", "The above exception was the direct cause")
+_HANDLING = "During handling of the above exception"
+_LINKS = (_HANDLING, "The above exception was the direct cause")
 _CAUSED_BY = re.compile(r"^\s*Caused by:? ?(?P<rest>.*)$")
 _RUNTIME_CODE = re.compile(
     r"(?:error ?code(?: is)?|errno|ErrCode|result|ret is|err)\s*[:=]?\s*(?P<number>-?\d{2,6})\b"
@@ -143,6 +158,7 @@ _SUSPECTS = tuple(
         r"\bfatal error\b|undefined reference|collect2: error",
         r"\bFATAL\b|\bCRITICAL\b|\bPANIC\b",
         r"(?<![\w=])(?<!level )(?<!level: )ERROR(?=[\]:\s|-])|\berror: |error code|\(exitcode: -?[1-9]",
+        r"^[\w.]*[A-Z]\w*(?:Error|Exception)$",
     )
 )
 
@@ -154,12 +170,16 @@ class _Sender:
     frames: list[str] = field(default_factory=list)
     #: The frames are those of a traceback, which ends in an exception.
     in_traceback: bool = False
+    #: The last line of a traceback of which no exception has come yet, and its number.
+    open_traceback: tuple[int, str] | None = None
     #: The exception whose message is being read.
     pending: Raised | None = None
     following: int = 0
     #: Exceptions that belong together, the cause first.
     chain: list[Raised] = field(default_factory=list)
     joined: str = ""
+    #: So many of the chain, from its beginning, were being handled when the next was raised.
+    handled: int = 0
     rank: int | None = None
     seen_at: int = 0
 
@@ -199,6 +219,7 @@ def read_log(stream: BinaryIO, source: str = "", *, block: int = BLOCK) -> LogFa
     lines = LogLines(stream, log_words(), block=block)
     log = _Log()
     lines.often, lines.on_often = log.often, log.count_often
+    lines.wanted_until = log.wanted_until = SNIPPET
     for line in lines:
         log.take(line)
         lines.wanted_until = log.wanted_until
@@ -299,11 +320,13 @@ class _Log:
         if frame:
             self._finish_message(sender)
             sender.frames.append(f"{frame['path']} {frame['function'] or '<module>'}")
+            if sender.in_traceback:
+                sender.open_traceback = number, raw
             if len(sender.frames) > MAX_FRAMES:
                 del sender.frames[MAX_FRAMES // 3]
             self._open(number + WINDOW)
             return
-        if self._take_heading(sender, number, text):
+        if self._take_heading(sender, number, text, raw):
             return
         if caused := _CAUSED_BY.match(text):
             self._finish_message(sender)
@@ -317,9 +340,9 @@ class _Log:
                 self._suspect(number, raw)
             return
         self._finish_message(sender)
-        self._take_line(sender, number, text, raw)
+        self._take_line(sender, number, text, raw if hot else "")
 
-    def _take_heading(self, sender: _Sender, number: int, text: str) -> bool:
+    def _take_heading(self, sender: _Sender, number: int, text: str, raw: str) -> bool:
         """Read a line that tells what follows: a traceback, or one that belongs to the last; return whether it did."""
         is_traceback = "Traceback (most recent call last" in text
         if not is_traceback and not any(link in text for link in _LINKS):
@@ -327,9 +350,13 @@ class _Log:
         self._finish_message(sender)
         if not is_traceback:
             sender.joined = "after"
+            if _HANDLING in text:
+                sender.handled = len(sender.chain)
         elif not sender.joined:
             self._finish_chain(sender)
         sender.frames, sender.in_traceback = [], is_traceback
+        if is_traceback:
+            sender.open_traceback = number, raw
         self._open(number + WINDOW)
         return True
 
@@ -351,6 +378,7 @@ class _Log:
         is_warning = match["type"].endswith("Warning") and not sender.frames
         if not sender.frames and match["message"] is None:
             return False
+        sender.open_traceback = None
         if sender.pending and sender.pending.message.rstrip().endswith("raised:"):
             self._follow(sender, text, number)
             return True
@@ -385,17 +413,20 @@ class _Log:
         done, sender.pending = sender.pending, None
         if sender.joined == "before":
             sender.chain.insert(0, done)
+            sender.handled += bool(sender.handled)
         else:
             sender.chain.append(done)
         sender.joined = ""
         if len(sender.chain) > MAX_CHAIN:
             del sender.chain[MAX_CHAIN // 2]
+            sender.handled -= sender.handled > MAX_CHAIN // 2
 
     def _finish_chain(self, sender: _Sender) -> None:
         """Take the exceptions that belong together for whole, and count them as one."""
         chain, sender.chain = sender.chain, []
+        handled, sender.handled = sender.handled, 0
         if chain:
-            self._count_chain(chain, sender.rank)
+            self._count_chain(chain, sender.rank, min(handled, len(chain) - 1))
 
     def _sender(self, body: _Body, number: int) -> _Sender:
         key = body.sender
@@ -417,6 +448,11 @@ class _Log:
     def _finish(self, sender: _Sender) -> None:
         self._finish_message(sender)
         self._finish_chain(sender)
+        if sender.open_traceback and self.suspect is None:
+            # The exception is cut off, or its lines could not be told: "no error" cannot be said.
+            number, text = sender.open_traceback
+            self.suspect = LoggedError("", text.strip()[:500], number)
+        sender.open_traceback = None
 
     def end(self) -> None:
         """Finish what is left."""
@@ -427,7 +463,7 @@ class _Log:
     # --- counting ----------------------------------------------------------------------------------------------------
 
     def _take_line(self, sender: _Sender, number: int, text: str, raw: str) -> None:
-        """Hold a line that is no exception against the table."""
+        """Hold a line that is no exception against the table; `raw` is empty for one that cannot be the cause."""
         if sender.frames and text[:1] in " \t":
             return  # source code, which quotes errors that it may raise
         quoted = _QUOTED.search(text)
@@ -436,7 +472,8 @@ class _Log:
             match = self._known(quoted["type"], quoted["message"], ())
         match = match or _line_alike(text)
         if match is None:
-            self._suspect(number, raw)
+            if raw:
+                self._suspect(number, raw)
             return
         error = LoggedError(quoted["type"] if quoted and match.signature.type else "", text, number)
         if error.type and quoted:
@@ -449,21 +486,25 @@ class _Log:
                 self.suspect, self._suspect_rank = LoggedError("", text.strip()[:500], number), strength
                 return
 
-    def _count_chain(self, chain: Sequence[Raised], rank: int | None) -> None:
+    def _count_chain(self, chain: Sequence[Raised], rank: int | None, handled: int) -> None:
+        """Count exceptions that belong together; the first `handled` of them may have been harmless."""
         found = [(raised, self._known(raised.type, raised.message, raised.frames)) for raised in chain]
-        raised_as = tuple(f"{raised.type}" for raised in chain)
-        table = {row.name: row for row in signatures()}
-        plain = next(((raised, match) for raised, match in found if match and not match.signature.wraps), None)
+        raised_as = tuple(raised.type for raised in chain)
+        plain = [(raised, match) for raised, match in found if match and not match.signature.wraps]
+        behind = next(
+            ((raised, match) for raised, match in found[handled:] if match and _tells_why(match.signature)), None
+        )
         wrapper = next(((raised, match) for raised, match in found if match), None)
         last = max(raised.line or 0 for raised in chain)
         if plain:
-            raised, match = plain
+            raised, match = behind or plain[0]
             self._add(
                 match.signature.name,
                 _logged(dataclasses.replace(match.raised, line=raised.line, frames=raised.frames)),
                 rank,
                 last,
                 raised_as=_above(raised_as, chain, raised, match.raised.type),
+                handled=any(raised is item for item in chain[:handled]),
             )
             return
         first = chain[0]
@@ -473,7 +514,7 @@ class _Log:
             error = _logged(dataclasses.replace(wrapper[1].raised, line=first.line, frames=first.frames))
             self._add(name, error, rank, last, raised_as=raised_as[1:])
             return
-        wrapped_by = wrapper[1].signature.name if wrapper and wrapper[1].signature.name in table else None
+        wrapped_by = wrapper[1].signature.name if wrapper else None
         above = _above(raised_as, chain, first, inner.type)
         self._add(None, _logged(inner), rank, last, raised_as=above, wrapped_by=wrapped_by)
 
@@ -486,6 +527,7 @@ class _Log:
         *,
         raised_as: tuple[str, ...] = (),
         wrapped_by: str | None = None,
+        handled: bool = False,
     ) -> None:
         key = name or f"?{error.type}: {_alike(error.message.partition(chr(10))[0])}"
         kind = self.kinds.get(key)
@@ -497,8 +539,19 @@ class _Log:
                 self._unknown += 1
             codes = _runtime_codes(error.message)
             kind = self.kinds[key] = _Kind(
-                Incident(error, name, last, 0, raised_as=raised_as, wrapped_by=wrapped_by, runtime_codes=codes)
+                Incident(
+                    error,
+                    name,
+                    last,
+                    0,
+                    raised_as=raised_as,
+                    wrapped_by=wrapped_by,
+                    runtime_codes=codes,
+                    handled=handled,
+                )
             )
+        if kind.incident.handled and not handled:
+            kind.incident = dataclasses.replace(kind.incident, handled=False)
         kind.count += 1
         kind.last_line = max(kind.last_line, last)
         if sort := self._recent.get(error.line):
@@ -539,6 +592,10 @@ def _decode(raw: bytes) -> str:
         return raw.decode("gb18030")
     except UnicodeDecodeError:
         return raw.decode("utf-8", "replace")
+
+
+def _tells_why(row: Signature) -> bool:
+    return not row.wraps and not row.consequence
 
 
 def _logged(raised: Raised) -> LoggedError:

@@ -494,3 +494,94 @@ def test_chinese_in_gbk_is_told_as_it_was_written() -> None:
 def test_binary_junk_has_no_errors() -> None:
     facts = read(random.Random(3).randbytes(200_000))
     assert (facts.incidents, facts.suspect) == ((), None)
+
+
+# --- what must not end as a clean log --------------------------------------------------------------------------------
+
+GATE = (
+    "ValueError: FlexAttention is only supported on CUDA, CPU, HPU, or MPS devices. Found input tensors on npu device."
+)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-30T11:50:07.123456789Z stderr F ",
+        "worker-1: ",
+        "10.0.0.1: ",
+        "[0] ",
+        "[Rank 3] ",
+        "[trainer0]:",
+        "[1,mpirank:3,algo-1]<stderr>:",
+        "build\tRun tests\t2026-11-30T11:50:07.1234567Z ",
+    ],
+)
+def test_further_senders_are_known(prefix: str) -> None:
+    text = TRACEBACK.replace(DRIVER, "ValueError: bad user config")
+    (incident,) = read("".join(f"{prefix}{line}\n" for line in text.splitlines())).incidents
+    assert (incident.root.headline, len(incident.root.frames)) == ("ValueError: bad user config", 2)
+
+
+def test_lines_that_grep_numbered_are_read() -> None:
+    (incident,) = read("".join(f"{at}:{line}\n" for at, line in enumerate(TRACEBACK.splitlines(), 812))).incidents
+    assert (incident.signature, len(incident.root.frames)) == ("no driver", 2)
+
+
+def test_an_exception_within_a_group_is_read() -> None:
+    inner = TRACEBACK.replace(DRIVER, GATE).splitlines()
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/srv/train.py", line 4, in main\n'
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        + "".join(f"    | {line}\n" for line in inner)
+        + "    +------------------------------------\n"
+    )
+    assert "gate" in names(read(text))
+
+
+def test_a_class_with_a_chinese_name_ends_a_traceback() -> None:
+    (incident,) = read(TRACEBACK.replace(DRIVER, "配置有误: 第 3 项")).incidents
+    assert incident.root.headline == "配置有误: 第 3 项"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(TRACEBACK.splitlines(keepends=True)[:-1]),
+        "".join(f"some odd thing // {line}\n" for line in TRACEBACK.replace(DRIVER, "Odd").splitlines()),
+        "AssertionError\n",
+    ],
+)
+def test_after_a_traceback_a_log_is_never_clean(text: str) -> None:
+    report = judge(read(text))
+    assert (report.verdict, report.exit_code) == ("unknown", 3)
+    assert report.facts.suspect is not None
+
+
+@pytest.mark.parametrize("code", ["207006", "507033"])
+def test_an_error_line_pasted_alone_is_read_whole(code: str) -> None:
+    # It holds none of the words that a long log is searched for; and "error" is no level here.
+    for text in (f"error code is {code}", f"c10_npu::SetDevice(device_id_), error code is {code}"):
+        assert judge(read(f"{text}\n")).verdict == "known"
+
+
+# --- what was only handled -------------------------------------------------------------------------------------------
+
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("handled", "error", "row", "confidence"),
+    [
+        ("ModuleNotFoundError: No module named 'triton'", GATE, "gate", "medium"),
+        (LIBRARY, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.", "gpu memory", None),
+        ("ModuleNotFoundError: No module named 'triton'", "KeyError: 'x'", "triton absent", "low"),
+    ],
+)
+def test_the_error_behind_one_that_was_handled_decides(
+    handled: str, error: str, row: str, confidence: str | None
+) -> None:
+    last = TRACEBACK.replace(DRIVER, error)
+    (finding,) = judge(read(f"{INNER}{handled}\n{HANDLING}{last}")).findings
+    assert (finding.incident.signature, finding.confidence) == (row, confidence)
