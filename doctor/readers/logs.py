@@ -61,7 +61,7 @@ _PREFIXES = tuple(
         r"\[[A-Za-z_]* ?(?P<rank>\d{1,5})\]:? ?",
         r"\[\d+,mpirank:(?P<rank>\d+),[^\]\s]+\](?:<std(?:err|out|diag)>)?:? ?",
         r"\[\d+,(?P<rank>\d+)\](?:<std(?:err|out|diag)>)?:? ?",
-        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%| File ")",
+        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%| File \")",
         r"rank ?(?P<rank>\d{1,5}) ?[:|] ?",
         # ray, vLLM and other frameworks that name the process
         r"\((?P<who>[A-Za-z_][\w. :]*?(?: ?rank=(?P<rank>\d+))?),? ?pid=\d+(?:, ip=[\w.:]+)?\)"
