@@ -52,6 +52,10 @@ class Signature:
     frame_needed: bool = False
     #: It is raised off Ascend too, by the same or by other faults: where a log is a GPU's it is not of the chain.
     general: bool = False
+    #: The frame is the one that raised.
+    innermost: bool = False
+    #: It is said as well where there is no network.
+    network: bool = False
     #: It says that something failed, and not why: the cause, where it is told, decides.
     wraps: bool = False
     #: It is what the others see when one has failed.
@@ -65,7 +69,8 @@ class Signature:
             return False
         if self.frame is None or not (raised.frames or self.frame_needed):
             return True
-        return any(self.frame.search(frame) for frame in raised.frames)
+        frames = raised.frames[-1:] if self.innermost else raised.frames
+        return any(self.frame.search(frame) for frame in frames)
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,9 @@ def _signature(row: dict[str, object]) -> Signature:
         return re.compile(str(row[key]), re.MULTILINE) if key in row else None
 
     codes, message = row.get("codes", []), pattern("message")
+    if isinstance(numbers := row.get("runtime"), list):
+        spelling = str(load_table("signatures")["runtime_code"]).replace("{codes}", "|".join(map(str, numbers)))
+        message = re.compile("|".join([*([str(row["message"])] if message else []), spelling]), re.MULTILINE)
     if not isinstance(codes, list) or message is None or not isinstance(row["date"], datetime.date):
         raise TypeError(f"signature {row['name']} is not well-formed")
     return Signature(
@@ -106,6 +114,8 @@ def _signature(row: dict[str, object]) -> Signature:
         type=pattern("type"),
         frame=pattern("frame"),
         frame_needed=bool(row.get("frame_needed", False)),
+        innermost=bool(row.get("innermost", False)),
+        network=bool(row.get("network", False)),
         general=bool(row.get("general", False)),
         wraps=bool(row.get("wraps", False)),
         consequence=bool(row.get("consequence", False)),
@@ -126,8 +136,9 @@ def recognise(chain: Sequence[Raised]) -> Match | None:
 
 
 def match_line(text: str) -> Match | None:
-    """Return what the table knows of a line that is no exception, of the rows that ask for no type."""
-    row = next((row for row in signatures() if row.type is None and row.message.search(text)), None)
+    """Return what the table knows of a line that is no exception, of the rows that ask for no type and no frame."""
+    rows = (row for row in signatures() if row.type is None and not row.frame_needed)
+    row = next((row for row in rows if row.message.search(text)), None)
     return Match(row, Raised("", text)) if row else None
 
 

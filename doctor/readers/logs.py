@@ -145,11 +145,18 @@ _HANDLING = "During handling of the above exception"
 _LINKS = (_HANDLING, "The above exception was the direct cause")
 _CAUSED_BY = re.compile(r"^\s*Caused by:? ?(?P<rest>.*)$")
 _RUNTIME_CODE = re.compile(
-    r"(?:error ?code(?: is)?|errno|ErrCode|result|ret is|err)\s*[:=]?\s*(?P<number>-?\d{2,6})\b"
+    r"(?i:(?<!http )(?:\berr(?:or)? ?code|errno|drvretcode|\bret(?:code)?|\bresult|\berr)(?: is)?[ :=]{0,3})(?P<number>-?\d{2,6})\b"
     r"|\b(?P<name>E[A-Z]\d{4}|E[1-4]\d{4}|ERR0\d{4})\b"
 )
-_ASCEND = re.compile(rb"torch[_-]npu|ascend|\bnpu\b|davinci|\bCANN\b|hccl|\bacl(?:nn|rt)", re.IGNORECASE)
+#: Small numbers are everybody's: only a message that speaks of these means them as codes of the driver.
+_DRIVER = re.compile(r"(?i)hccl|dcmi|\bdrv|npu")
+#: Levels at which no error is written.
+_MILD = frozenset("WIDTN")
+_ASCEND = re.compile(
+    rb"(?<!No module named ')torch[_-]npu|ascend|\bnpu\b|davinci|\bCANN\b|hccl|\bacl(?:nn|rt)", re.IGNORECASE
+)
 _NVIDIA = re.compile(rb"nvidia|\bcuda|cudnn|\bnccl|\bNCCL", re.IGNORECASE)
+_NO_NETWORK = re.compile(rb"NewConnectionError|name resolution|Retrying \(")
 #: Lines of a log without an exception that look like the cause, the strongest first.
 _SUSPECTS = tuple(
     re.compile(pattern)
@@ -180,6 +187,8 @@ class _Sender:
     joined: str = ""
     #: So many of the chain, from its beginning, were being handled when the next was raised.
     handled: int = 0
+    #: The last of the chain was written at a level at which no error is.
+    mild: bool = False
     rank: int | None = None
     seen_at: int = 0
 
@@ -233,6 +242,7 @@ def read_log(stream: BinaryIO, source: str = "", *, block: int = BLOCK) -> LogFa
         suspect=log.suspect,
         mentions_ascend=log.mentions_ascend or bool(_ASCEND.search(lines.head)),
         mentions_nvidia=log.mentions_nvidia or bool(_NVIDIA.search(lines.head)),
+        no_network=log.no_network,
         packed=lines.packed,
         cut_off=lines.cut_off,
         long_lines=lines.long_lines,
@@ -246,7 +256,7 @@ class _Log:
         self.kinds: dict[str, _Kind] = {}
         self.dropped = 0
         self.suspect: LoggedError | None = None
-        self.mentions_ascend = self.mentions_nvidia = False
+        self.mentions_ascend = self.mentions_nvidia = self.no_network = False
         self._suspect_rank = len(_SUSPECTS)
         self._senders: OrderedDict[tuple[str, ...], _Sender] = OrderedDict()
         self._sorts: dict[bytes, _Sort] = {}
@@ -265,6 +275,8 @@ class _Log:
             self.mentions_ascend = bool(_ASCEND.search(line.text))
         if not self.mentions_nvidia:
             self.mentions_nvidia = bool(_NVIDIA.search(line.text))
+        if not self.no_network:
+            self.no_network = bool(_NO_NETWORK.search(line.text))
         if line.hot:
             self._open(line.number + 8)
         for text in _parts(line.text):
@@ -340,7 +352,7 @@ class _Log:
                 self._suspect(number, raw)
             return
         self._finish_message(sender)
-        self._take_line(sender, number, text, raw if hot else "")
+        self._take_line(sender, number, text, raw if hot else "", body.level)
 
     def _take_heading(self, sender: _Sender, number: int, text: str, raw: str) -> bool:
         """Read a line that tells what follows: a traceback, or one that belongs to the last; return whether it did."""
@@ -385,16 +397,17 @@ class _Log:
         raised = Raised(match["type"], match["message"] or "", tuple(sender.frames), number)
         if is_warning:
             # What follows a warning is somebody else's; and it is no error.
-            self._take_line(sender, number, text, text)
+            self._take_line(sender, number, text, text, body.level)
             return True
         self._begin(sender, raised, MAX_MESSAGE_LINES)
+        sender.mild = body.level in _MILD
         return True
 
     def _begin(self, sender: _Sender, raised: Raised, room: int) -> None:
         self._finish_message(sender)
         if not sender.joined:
             self._finish_chain(sender)
-        sender.frames, sender.in_traceback = [], False
+        sender.frames, sender.in_traceback, sender.mild = [], False, False
         sender.pending, sender.following = raised, MAX_MESSAGE_LINES - room
         self._open((raised.line or 0) + WINDOW)
 
@@ -426,7 +439,7 @@ class _Log:
         chain, sender.chain = sender.chain, []
         handled, sender.handled = sender.handled, 0
         if chain:
-            self._count_chain(chain, sender.rank, min(handled, len(chain) - 1))
+            self._count_chain(chain, sender.rank, min(handled, len(chain) - 1), mild=sender.mild)
 
     def _sender(self, body: _Body, number: int) -> _Sender:
         key = body.sender
@@ -462,7 +475,7 @@ class _Log:
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def _take_line(self, sender: _Sender, number: int, text: str, raw: str) -> None:
+    def _take_line(self, sender: _Sender, number: int, text: str, raw: str, level: str) -> None:
         """Hold a line that is no exception against the table; `raw` is empty for one that cannot be the cause."""
         if sender.frames and text[:1] in " \t":
             return  # source code, which quotes errors that it may raise
@@ -474,11 +487,13 @@ class _Log:
         if match is None:
             if raw:
                 self._suspect(number, raw)
+            if level not in _MILD and (raw or "error code" in text) and _runtime_codes(text):
+                self._add(None, LoggedError("", text, number), sender.rank, number)
             return
         error = LoggedError(quoted["type"] if quoted and match.signature.type else "", text, number)
         if error.type and quoted:
             error = dataclasses.replace(error, message=quoted["message"])
-        self._add(match.signature.name, error, sender.rank, number)
+        self._add(match.signature.name, error, sender.rank, number, mild=level in _MILD)
 
     def _suspect(self, number: int, text: str) -> None:
         for strength, pattern in enumerate(_SUSPECTS[: self._suspect_rank]):
@@ -486,7 +501,7 @@ class _Log:
                 self.suspect, self._suspect_rank = LoggedError("", text.strip()[:500], number), strength
                 return
 
-    def _count_chain(self, chain: Sequence[Raised], rank: int | None, handled: int) -> None:
+    def _count_chain(self, chain: Sequence[Raised], rank: int | None, handled: int, *, mild: bool) -> None:
         """Count exceptions that belong together; the first `handled` of them may have been harmless."""
         found = [(raised, self._known(raised.type, raised.message, raised.frames)) for raised in chain]
         raised_as = tuple(raised.type for raised in chain)
@@ -505,6 +520,7 @@ class _Log:
                 last,
                 raised_as=_above(raised_as, chain, raised, match.raised.type),
                 handled=any(raised is item for item in chain[:handled]),
+                mild=mild,
             )
             return
         first = chain[0]
@@ -512,11 +528,11 @@ class _Log:
         if wrapper and (wrapper[0] is first and inner.type == wrapper[1].raised.type):
             name = wrapper[1].signature.name
             error = _logged(dataclasses.replace(wrapper[1].raised, line=first.line, frames=first.frames))
-            self._add(name, error, rank, last, raised_as=raised_as[1:])
+            self._add(name, error, rank, last, raised_as=raised_as[1:], mild=mild)
             return
         wrapped_by = wrapper[1].signature.name if wrapper else None
         above = _above(raised_as, chain, first, inner.type)
-        self._add(None, _logged(inner), rank, last, raised_as=above, wrapped_by=wrapped_by)
+        self._add(None, _logged(inner), rank, last, raised_as=above, wrapped_by=wrapped_by, mild=mild)
 
     def _add(
         self,
@@ -528,6 +544,7 @@ class _Log:
         raised_as: tuple[str, ...] = (),
         wrapped_by: str | None = None,
         handled: bool = False,
+        mild: bool = False,
     ) -> None:
         key = name or f"?{error.type}: {_alike(error.message.partition(chr(10))[0])}"
         kind = self.kinds.get(key)
@@ -548,10 +565,12 @@ class _Log:
                     wrapped_by=wrapped_by,
                     runtime_codes=codes,
                     handled=handled,
+                    mild=mild,
                 )
             )
-        if kind.incident.handled and not handled:
-            kind.incident = dataclasses.replace(kind.incident, handled=False)
+        known = kind.incident
+        if (known.handled and not handled) or (known.mild and not mild):
+            kind.incident = dataclasses.replace(known, handled=known.handled and handled, mild=known.mild and mild)
         kind.count += 1
         kind.last_line = max(kind.last_line, last)
         if sort := self._recent.get(error.line):
@@ -628,4 +647,6 @@ def _line_alike(text: str) -> Match | None:
 def _runtime_codes(message: str) -> tuple[str, ...]:
     """Return the codes of the runtime that a message quotes and of which something is known."""
     found = dict.fromkeys(match["number"] or match["name"] for match in _RUNTIME_CODE.finditer(message))
+    if not _DRIVER.search(message):
+        found = {code: None for code in found if len(code) >= len("EI0002") or code.startswith("E")}
     return tuple(code for code in found if look_up(code))[:6]

@@ -19,6 +19,7 @@ from flexdoctor.checks import CHAIN
 from flexdoctor.knowledge.signatures import signatures
 from flexdoctor.log_facts import LogFacts
 from flexdoctor.log_findings import judge
+from flexdoctor.pages import entries, page_of
 from flexdoctor.readers import log_lines
 from flexdoctor.readers.log_lines import LogLines
 from flexdoctor.readers.logs import MAX_UNKNOWN, OFTEN, read_log
@@ -585,3 +586,80 @@ def test_the_error_behind_one_that_was_handled_decides(
     last = TRACEBACK.replace(DRIVER, error)
     (finding,) = judge(read(f"{INNER}{handled}\n{HANDLING}{last}")).findings
     assert (finding.incident.signature, finding.confidence) == (row, confidence)
+
+
+# --- what is somebody else's -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [path.stem for path in sorted(LOGS.glob("other-*")) if path.stem.endswith(("13", "code", "sqlite", "-3"))]
+)
+def test_a_number_alone_is_no_code_of_the_runtime(name: str) -> None:
+    with (LOGS / f"{name}.log").open("rb") as stream:
+        report = judge(read_log(stream))
+    assert (report.verdict, [finding.runtime for finding in report.findings]) == ("unknown", [()])
+
+
+def test_an_error_in_a_warning_is_no_root_of_what_comes_then() -> None:
+    warning = "WARNING 11-30 11:50:07 [core.py:712] ModuleNotFoundError: No module named 'torch_npu'\n"
+    assertion = TRACEBACK.replace(DRIVER, "RuntimeError: CUDA error: device-side assert triggered")
+    report = judge(read(f"device: NVIDIA A100\n{warning}{assertion}"))
+    assert not report.facts.mentions_ascend
+    assert report.first is not None
+    assert report.first.incident.signature == "gpu fault"
+    (mild,) = [finding for finding in report.findings if finding.codes]
+    assert (mild.codes, mild.confidence, report.first.follows) == (("FD112",), "low", None)
+
+
+def test_the_same_error_written_as_an_error_counts_whole() -> None:
+    text = "No module named 'torch_npu'\n"
+    (finding,) = judge(read(f"[WARNING] ModuleNotFoundError: {text}[ERROR] ModuleNotFoundError: {text}")).findings
+    assert (finding.incident.count, finding.confidence) == (2, "high")
+
+
+@pytest.mark.parametrize(("before", "confidence"), [("", "high"), ("WARNING: Retrying (Retry(total=4)) Error", "low")])
+def test_without_a_network_a_wheel_that_is_not_found_says_little(before: str, confidence: str) -> None:
+    text = "ERROR: No matching distribution found for torch-npu==2.9.0\n"
+    finding = judge(read(f"{before}\n{text}")).first
+    assert finding is not None
+    assert (finding.codes, finding.confidence) == (("FD162",), confidence)
+
+
+def test_codes_in_lines_that_are_no_exceptions_are_told() -> None:
+    line = "[ERROR] RUNTIME(88,python):2026-11-30-11:50:07.123 [model.cc:6]88 CANN: execution failed, ret=507011\n"
+    report = judge(read(line))
+    assert report.first is not None
+    assert (report.first.kind, [row.code for row in report.first.runtime]) == ("code", ["507011"])
+
+
+# --- errors that the pages quote -------------------------------------------------------------------------------------
+
+#: Texts that say too little alone: general words of Python and pip, or another code's own error.
+TOO_LITTLE = (
+    "ResolutionImpossible",
+    "'NoneType' and 'int'",
+    "'psutil'",
+    "'kernel_function'",
+    "'NoneType' object is not callable",
+    "'unflatten'",
+    "not enough values to unpack",
+    "Cannot find a local snapshot",
+    "device_count() is 0",
+)
+QUOTED = [
+    (entry.code, error)
+    for entry in entries(CHAIN)
+    if (page := page_of(entry)) is not None
+    for error in page.errors
+    if not any(words in error for words in TOO_LITTLE)
+]
+
+
+def test_many_pages_quote_an_error() -> None:
+    assert len(QUOTED) >= 50
+
+
+@pytest.mark.parametrize(("code", "error"), QUOTED)
+def test_an_error_that_a_page_quotes_leads_to_the_page(code: str, error: str) -> None:
+    report = judge(read(error))
+    assert code in {item for finding in report.findings for item in finding.codes}
