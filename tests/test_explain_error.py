@@ -119,3 +119,16 @@ def test_an_archive_is_named(tmp_path: Path) -> None:
     done = explain(str(log))
     assert done.returncode == 3
     assert b"a zip archive: unpack it first" in done.stderr
+
+
+def test_stdin_that_is_no_text_is_named() -> None:
+    done = explain("-", "--lang", "en", text=bytes(range(1, 8)) * 200)
+    assert done.returncode == 3
+    assert "cannot read stdin: it is not text" in done.stderr.decode()
+    assert "give a file" not in done.stderr.decode()
+
+
+def test_a_code_alone_has_a_chinese_headline() -> None:
+    done = explain("-", "--lang", "zh", text=b"aclrtX failed, error code is 507011\n")
+    assert done.returncode == 1
+    assert done.stdout.decode().splitlines()[1].startswith("仅知错误码 507011（ACL_ERROR_RT_MODEL_EXECUTE）")

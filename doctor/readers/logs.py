@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ MAX_UNKNOWN = 50
 MAX_RANKS = 4096
 #: How many lines after a line about an error are looked at, whoever wrote them.
 WINDOW = 40
-#: So many lines are read whole, whatever is in them: a pasted error may hold none of the words that a log is searched for.
+#: So many lines are read whole: a pasted error may hold none of the words that a log is searched for.
 SNIPPET = 2000
 #: From here on a line that was seen this often, but for its digits, is only counted.
 OFTEN = 500
@@ -141,11 +142,13 @@ _QUOTED = re.compile(rf"(?:^|[\s\]|\"'(])(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-
 #: After frames, at the left edge, whatever the class is called.
 _ANY_TYPE = re.compile(r"^(?:[^\W\d]\w*\.)*(?P<type>[^\W\d]\w*)(?::(?: (?P<message>.*))?)?$")
 _WHAT = re.compile(r"^terminate called after throwing an instance of '(?P<type>[^']+)'")
+_WHAT_TEXT = re.compile(r"^\s*what\(\): +(?P<message>.*)$")
 _HANDLING = "During handling of the above exception"
 _LINKS = (_HANDLING, "The above exception was the direct cause")
 _CAUSED_BY = re.compile(r"^\s*Caused by:? ?(?P<rest>.*)$")
 _RUNTIME_CODE = re.compile(
-    r"(?i:(?<!http )(?:\berr(?:or)? ?code|errno|drvretcode|\bret(?:code)?|\bresult|\berr)(?: is)?[ :=]{0,3})(?P<number>-?\d{2,6})\b"
+    r"(?i:(?<!http )(?:\berr(?:or)? ?code|errno|drvretcode|\bret(?:code)?|\bresult|\berr)(?: is)?[ :=]{0,3})"
+    r"(?P<number>-?\d{2,6})\b"
     r"|\b(?P<name>E[A-Z]\d{4}|E[1-4]\d{4}|ERR0\d{4})\b"
 )
 #: Small numbers are everybody's: only a message that speaks of these means them as codes of the driver.
@@ -415,6 +418,9 @@ class _Log:
         if sender.pending is None:
             return
         sender.following += 1
+        if not sender.pending.message and (what := _WHAT_TEXT.match(text)):
+            sender.pending = dataclasses.replace(sender.pending, message=what["message"])
+            return
         message = f"{sender.pending.message}\n{text}"[:MAX_MESSAGE]
         sender.pending = dataclasses.replace(sender.pending, message=message)
         self._open(min(number + 8, (sender.pending.line or 0) + 2 * WINDOW))
@@ -584,6 +590,8 @@ class _Log:
 def _parts(raw: bytes) -> Iterable[str]:
     """Return the text of a line; of a record in JSON each of the lines that it carries."""
     text = _decode(raw)
+    if text.startswith("{") and "\\" in text and (carried := _carried(text)):
+        return [_ANSI.sub("", line) for line in carried]
     is_record = text.startswith("{") and "\\n" in text
     if is_record:
         text = text.replace("\\u001b", "\x1b")
@@ -594,6 +602,19 @@ def _parts(raw: bytes) -> Iterable[str]:
     return (text,)
 
 
+def _carried(text: str) -> list[str]:
+    """Return the lines that a whole record in JSON carries, none where it is not whole or carries no text."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(record, dict):
+        return []
+    texts = [value for key, value in record.items() if isinstance(value, str) and (key in _TEXT_KEYS or "\n" in value)]
+    return [line for value in texts for line in value.splitlines()]
+
+
+_TEXT_KEYS = ("log", "message", "msg")
 _JSON_LOG = re.compile(r'^\{"(?:log|message|msg)": ?"(?P<text>(?:[^"\\]|\\.)*)"')
 
 

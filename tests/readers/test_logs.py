@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import random
 import sys
@@ -663,3 +664,30 @@ def test_many_pages_quote_an_error() -> None:
 def test_an_error_that_a_page_quotes_leads_to_the_page(code: str, error: str) -> None:
     report = judge(read(error))
     assert code in {item for finding in report.findings for item in finding.codes}
+
+
+# --- records and c++ -------------------------------------------------------------------------------------------------
+
+
+def test_a_record_in_json_is_decoded() -> None:
+    text = TRACEBACK.replace(DRIVER, "KeyError: '中文'")
+    record = json.dumps({"level": "error", "message": text}).replace("<", "\\u003c").replace(">", "\\u003e")
+    (incident,) = read(f"{record}\n").incidents
+    assert incident.root.headline == "KeyError: '中文'"
+    assert incident.root.frames[0] == "/srv/train.py <module>"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"message": "a\\n', '{"a": [1, "\\n"]}', "{" * 50_000 + "\\n", '{"log": "\\ud800\\n"}']
+)
+def test_a_broken_record_is_read_as_far_as_it_goes(text: str) -> None:
+    assert read(f"{text}\n").incidents == ()
+
+
+def test_what_a_program_in_cpp_threw_is_its_message() -> None:
+    text = (
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [0] is setting up NCCL communicator, but store->get failed\n"
+    )
+    (incident,) = read(text).incidents
+    assert incident.root.message.startswith("[0] is setting up")
