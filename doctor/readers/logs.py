@@ -611,7 +611,8 @@ def _carried(text: str) -> list[str]:
     if not isinstance(record, dict):
         return []
     texts = [value for key, value in record.items() if isinstance(value, str) and (key in _TEXT_KEYS or "\n" in value)]
-    return [line for value in texts for line in value.splitlines()]
+    # Half of a pair of surrogates is no character.
+    return [line for value in texts for line in value.encode("utf-8", "replace").decode().splitlines()]
 
 
 _TEXT_KEYS = ("log", "message", "msg")

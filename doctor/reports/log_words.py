@@ -160,9 +160,8 @@ def _judgement(finding: LogFinding, report: LogReport, explainers: Explainers, l
     if finding.kind != "chain":
         because = colon + finding.because.to(language) if finding.because.en else ""
         yield "kind", _KIND[finding.kind].to(language) + because, False
-    if finding.meaning.en and finding.kind in ("unknown", "code"):
-        yield "means", finding.meaning.to(language), False
-    elif finding.meaning.en and finding is not report.first:  # whose meaning is the headline
+    is_headline = finding is report.first and finding.kind not in ("unknown", "code")
+    if finding.meaning.en and not is_headline:
         yield "means", finding.meaning.to(language), False
     for number, code in enumerate(finding.codes):
         entry = explainers.entries.get(code)
