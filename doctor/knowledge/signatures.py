@@ -58,12 +58,21 @@ class Signature:
     wraps: bool = False
     #: It is what the others see when one has failed.
     consequence: bool = False
+    #: Codes of the runtime, one of which stands in a message that `message` fits and `words` does not.
+    runtime: tuple[str, ...] = ()
+    words: re.Pattern[str] | None = None
+
+    def says(self, text: str) -> bool:
+        """Whether a text holds the message. A number is sought first: many lines are held against many codes."""
+        if self.runtime and not any(code in text for code in self.runtime):
+            return self.words is not None and self.words.search(text) is not None
+        return self.message.search(text) is not None
 
     def fits(self, raised: Raised) -> bool:
         """Whether this is such an error. What the text does not tell (a log without frames) does not speak against."""
         if self.type and not self.type.fullmatch(raised.type.rpartition(".")[2]):
             return False
-        if not self.message.search(raised.message):
+        if not self.says(raised.message):
             return False
         if self.frame is None or not (raised.frames or self.frame_needed):
             return True
@@ -96,7 +105,8 @@ def _signature(row: dict[str, object]) -> Signature:
         return re.compile(str(row[key]), re.MULTILINE) if key in row else None
 
     codes, message = row.get("codes", []), pattern("message")
-    if isinstance(numbers := row.get("runtime"), list):
+    numbers = row.get("runtime")
+    if isinstance(numbers, list):
         spelling = str(load_table("signatures")["runtime_code"]).replace("{codes}", "|".join(map(str, numbers)))
         message = re.compile("|".join([*([str(row["message"])] if message else []), spelling]), re.MULTILINE)
     if not isinstance(codes, list) or message is None or not isinstance(row["date"], datetime.date):
@@ -112,6 +122,8 @@ def _signature(row: dict[str, object]) -> Signature:
         type=pattern("type"),
         frame=pattern("frame"),
         frame_needed=bool(row.get("frame_needed", False)),
+        runtime=tuple(map(str, numbers)) if isinstance(numbers, list) else (),
+        words=pattern("message"),
         innermost=bool(row.get("innermost", False)),
         network=bool(row.get("network", False)),
         general=bool(row.get("general", False)),
@@ -136,7 +148,7 @@ def recognise(chain: Sequence[Raised]) -> Match | None:
 def match_line(text: str) -> Match | None:
     """Return what the table knows of a line that is no exception, of the rows that ask for no type and no frame."""
     rows = (row for row in signatures() if row.type is None and not row.frame_needed)
-    row = next((row for row in rows if row.message.search(text)), None)
+    row = next((row for row in rows if row.says(text)), None)
     return Match(row, Raised("", text)) if row else None
 
 

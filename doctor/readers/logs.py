@@ -33,7 +33,7 @@ MAX_RANKS = 4096
 #: How many lines after a line about an error are looked at, whoever wrote them.
 WINDOW = 40
 #: So many lines are read whole: a pasted error may hold none of the words that a log is searched for.
-SNIPPET = 2000
+SNIPPET = 500
 #: From here on a line that was seen this often, but for its digits, is only counted.
 OFTEN = 500
 MAX_SORTS = 4096
