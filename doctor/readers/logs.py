@@ -159,7 +159,7 @@ _ASCEND = re.compile(
     rb"(?<!No module named ')torch[_-]npu|ascend|\bnpu\b|davinci|\bCANN\b|hccl|\bacl(?:nn|rt)", re.IGNORECASE
 )
 _NVIDIA = re.compile(rb"nvidia|\bcuda|cudnn|\bnccl|\bNCCL", re.IGNORECASE)
-_NO_NETWORK = re.compile(rb"NewConnectionError|name resolution|Retrying \(")
+_NO_NETWORK = (b"NewConnectionError", b"name resolution", b"Retrying (")
 #: Lines of a log without an exception that look like the cause, the strongest first.
 _SUSPECTS = tuple(
     re.compile(pattern)
@@ -279,7 +279,7 @@ class _Log:
         if not self.mentions_nvidia:
             self.mentions_nvidia = bool(_NVIDIA.search(line.text))
         if not self.no_network:
-            self.no_network = bool(_NO_NETWORK.search(line.text))
+            self.no_network = any(words in line.text for words in _NO_NETWORK)
         if line.hot:
             self._open(line.number + 8)
         for text in _parts(line.text):
