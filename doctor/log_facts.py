@@ -43,6 +43,10 @@ class Incident:
     raised_as: tuple[str, ...] = ()
     #: A row that knows only what was made of it.
     wrapped_by: str | None = None
+    #: Another error was raised while this one was being handled: it may have been harmless.
+    handled: bool = False
+    #: It was only written at a level at which no error is (a warning, an information).
+    mild: bool = False
     #: Codes of the runtime that it quotes.
     runtime_codes: tuple[str, ...] = ()
 
@@ -62,6 +66,8 @@ class LogFacts:
     #: Whether the errors, or the beginning of the log, speak of an NPU, of a GPU.
     mentions_ascend: bool = False
     mentions_nvidia: bool = False
+    #: Whether something could not be reached over the network.
+    no_network: bool = False
     #: What it was unpacked or decoded from, when it is no plain text.
     packed: str | None = None
     #: Why reading ended before the end.

@@ -22,6 +22,12 @@ _MESSAGE = Text("nothing else is known to say this", "目前已知只有此故�
 _SEVERAL = Text("several faults end in this error", "多种故障都会报出此错误")
 _NO_FRAMES = Text("by the message alone: the log has no traceback of it", "仅凭报错信息：日志中没有对应的回溯")
 _NOT_ASCEND = Text("nothing else in the log speaks of an NPU", "日志中没有其他与 NPU 有关的内容")
+_HANDLED = Text(
+    "another error was raised while this one was being handled, so it may have been harmless",
+    "处理该错误期间又抛出了另一个错误，它本身可能无害",
+)
+_MILD = Text("the log has it as a warning only", "日志仅将其作为警告输出")
+_NO_NETWORK = Text("the log speaks of a network that does not work, too", "日志同时显示网络不通")
 _NO_CAUSE = Text("the log does not tell the cause of it", "日志没有给出其根本原因")
 _IS_GPU = Text(
     "Ascend knows this error too, but the log is of a GPU: it is none of the chain",
@@ -76,9 +82,13 @@ class LogReport:
     def first(self) -> LogFinding | None:
         """The finding that the answer starts with: the first fault of the chain, else the first that is known."""
         own = [finding for finding in self.findings if finding.follows is None]
-        for kind in ("chain", "beside", "code", "unknown"):
-            if found := next((finding for finding in own if finding.kind == kind), None):
-                return found
+        for mild in (False, True):
+            for kind in ("chain", "beside", "code"):
+                for finding in own:
+                    if (finding.kind, finding.incident.mild) == (kind, mild):
+                        return finding
+        if own:
+            return own[0]
         return self.findings[0] if self.findings else None
 
 
@@ -93,6 +103,8 @@ def _finding(incident: Incident, facts: LogFacts, table: dict[str, Signature]) -
     runtime = tuple(row for code in incident.runtime_codes for row in look_up(code)[:1])
     row = table.get(incident.signature or "")
     if row is None:
+        if not facts.mentions_ascend and (facts.mentions_nvidia or "error code is" not in incident.root.message):
+            runtime = ()  # a number alone is anybody's
         wrapper = table.get(incident.wrapped_by or "")
         return LogFinding(
             incident,
@@ -126,6 +138,12 @@ def _telling(row: Signature, message: str) -> str:
 
 
 def _confidence(row: Signature, incident: Incident, facts: LogFacts) -> tuple[Confidence, Text]:
+    if incident.handled:
+        return "low", _HANDLED
+    if incident.mild:
+        return "low", _MILD
+    if row.network and facts.no_network:
+        return "low", _NO_NETWORK
     if row.general and not facts.mentions_ascend:
         return "low", _NOT_ASCEND
     if row.wraps:
@@ -151,7 +169,7 @@ def _merged(findings: Sequence[LogFinding]) -> Iterator[LogFinding]:
 
 def _with_causes(findings: list[LogFinding], table: dict[str, Signature]) -> Iterator[LogFinding]:
     """Yield the findings in order of time; what others see when one has failed names that one."""
-    causes = [finding for finding in findings if not _is_consequence(finding, table)]
+    causes = [finding for finding in findings if not (finding.incident.mild or _is_consequence(finding, table))]
     for finding in sorted(findings, key=_line):
         before = [cause for cause in causes if _line(cause) < _line(finding)]
         if before and _is_consequence(finding, table):

@@ -29,12 +29,12 @@ def test_a_pipe_gets_the_answer_first_and_a_line_for_each_thing() -> None:
     lines = done.stdout.splitlines()
     assert lines[0].endswith("3279-no-driver.log (23 lines)")
     assert lines[1].startswith("triton has no driver for this device")
-    assert lines[1].endswith("   FD213 or FD212 or FD215")
+    assert lines[1].endswith("   FD213 or FD212 or FD215 or FD149")
     assert lines[2] == "line 21: RuntimeError: 0 active drivers ([]). There should only be one."
     assert "  sure: medium: several faults end in this error" in lines
     assert "  where: lines 21 to 22, 2 times, ranks 0-1" in lines
-    assert "  check: flexdoctor check --select FD213,FD212,FD215" in lines
-    assert "  next: flexdoctor explain FD213 FD212 FD215" in lines
+    assert "  check: flexdoctor check --select FD213,FD212,FD215,FD149" in lines
+    assert "  next: flexdoctor explain FD213 FD212 FD215 FD149" in lines
     assert "  next: flexdoctor fix" in lines
 
 
@@ -50,7 +50,9 @@ def test_chinese() -> None:
 def test_a_terminal_gets_lines_that_fit_but_for_what_is_copied(columns: int, language: str) -> None:
     shown = on_terminal(["explain", "--error", DRIVER, "--lang", language, "--color", "never"], columns)
     long = [line for line in shown.splitlines() if cells(line) > columns]
-    assert all("site-packages" in line or "RuntimeError" in line or "3279" in line for line in long), long
+    assert all(any(word in line for word in ("site-packages", "RuntimeError", "3279", "--select")) for line in long), (
+        long
+    )
 
 
 def test_json_is_one_document_with_the_same_answer() -> None:
@@ -58,9 +60,9 @@ def test_json_is_one_document_with_the_same_answer() -> None:
     document = json.loads(done.stdout)
     assert (document["verdict"], document["exit_code"], done.returncode) == ("known", 1, 1)
     (finding,) = document["findings"]
-    assert [item["code"] for item in finding["codes"]] == document["codes"] == ["FD213", "FD212", "FD215"]
+    assert [item["code"] for item in finding["codes"]] == document["codes"] == ["FD213", "FD212", "FD215", "FD149"]
     assert (finding["error"]["line"], finding["count"], finding["ranks"]) == (21, 2, [0, 1])
-    assert finding["commands"][0] == "flexdoctor check --select FD213,FD212,FD215"
+    assert finding["commands"][0] == "flexdoctor check --select FD213,FD212,FD215,FD149"
 
 
 def test_markdown_cannot_be_led_astray_by_a_log() -> None:
@@ -117,3 +119,16 @@ def test_an_archive_is_named(tmp_path: Path) -> None:
     done = explain(str(log))
     assert done.returncode == 3
     assert b"a zip archive: unpack it first" in done.stderr
+
+
+def test_stdin_that_is_no_text_is_named() -> None:
+    done = explain("-", "--lang", "en", text=bytes(range(1, 8)) * 200)
+    assert done.returncode == 3
+    assert "cannot read stdin: it is not text" in done.stderr.decode()
+    assert "give a file" not in done.stderr.decode()
+
+
+def test_a_code_alone_has_a_chinese_headline() -> None:
+    done = explain("-", "--lang", "zh", text=b"aclrtX failed, error code is 507011\n")
+    assert done.returncode == 1
+    assert done.stdout.decode().splitlines()[1].startswith("仅知错误码 507011（ACL_ERROR_RT_MODEL_EXECUTE）")

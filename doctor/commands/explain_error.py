@@ -60,6 +60,10 @@ def _opened(file: Path, page: Page) -> Iterator[BinaryIO]:
 
 
 def _unreadable(file: Path, reason: str) -> StopError:
+    if str(file) == "-":
+        return StopError(
+            Text("--error: cannot read stdin: {reason}", "--error：无法读取标准输入：{reason}").format(reason=reason), 3
+        )
     text = Text(
         "--error: cannot read {file}: {reason}; give a file with the traceback or the log, or - for stdin",
         "--error：无法读取 {file}：{reason}；请给出含有回溯或日志的文件，或用 - 表示标准输入",

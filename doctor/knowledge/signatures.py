@@ -3,16 +3,14 @@
 The same table serves the live run, which has exceptions, and a pasted log, which has lines:
 
     recognise([Raised("ImportError", "libhccl.so: cannot open shared object file")])
-    recognise_text(log)
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from flexdoctor.frozen import dataclass
@@ -52,20 +50,34 @@ class Signature:
     frame_needed: bool = False
     #: It is raised off Ascend too, by the same or by other faults: where a log is a GPU's it is not of the chain.
     general: bool = False
+    #: The frame is the one that raised.
+    innermost: bool = False
+    #: It is said as well where there is no network.
+    network: bool = False
     #: It says that something failed, and not why: the cause, where it is told, decides.
     wraps: bool = False
     #: It is what the others see when one has failed.
     consequence: bool = False
+    #: Codes of the runtime, one of which stands in a message that `message` fits and `words` does not.
+    runtime: tuple[str, ...] = ()
+    words: re.Pattern[str] | None = None
+
+    def says(self, text: str) -> bool:
+        """Whether a text holds the message. A number is sought first: many lines are held against many codes."""
+        if self.runtime and not any(code in text for code in self.runtime):
+            return self.words is not None and self.words.search(text) is not None
+        return self.message.search(text) is not None
 
     def fits(self, raised: Raised) -> bool:
         """Whether this is such an error. What the text does not tell (a log without frames) does not speak against."""
         if self.type and not self.type.fullmatch(raised.type.rpartition(".")[2]):
             return False
-        if not self.message.search(raised.message):
+        if not self.says(raised.message):
             return False
         if self.frame is None or not (raised.frames or self.frame_needed):
             return True
-        return any(self.frame.search(frame) for frame in raised.frames)
+        frames = raised.frames[-1:] if self.innermost else raised.frames
+        return any(self.frame.search(frame) for frame in frames)
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,10 @@ def _signature(row: dict[str, object]) -> Signature:
         return re.compile(str(row[key]), re.MULTILINE) if key in row else None
 
     codes, message = row.get("codes", []), pattern("message")
+    numbers = row.get("runtime")
+    if isinstance(numbers, list):
+        spelling = str(load_table("signatures")["runtime_code"]).replace("{codes}", "|".join(map(str, numbers)))
+        message = re.compile("|".join([*([str(row["message"])] if message else []), spelling]), re.MULTILINE)
     if not isinstance(codes, list) or message is None or not isinstance(row["date"], datetime.date):
         raise TypeError(f"signature {row['name']} is not well-formed")
     return Signature(
@@ -106,6 +122,10 @@ def _signature(row: dict[str, object]) -> Signature:
         type=pattern("type"),
         frame=pattern("frame"),
         frame_needed=bool(row.get("frame_needed", False)),
+        runtime=tuple(map(str, numbers)) if isinstance(numbers, list) else (),
+        words=pattern("message"),
+        innermost=bool(row.get("innermost", False)),
+        network=bool(row.get("network", False)),
         general=bool(row.get("general", False)),
         wraps=bool(row.get("wraps", False)),
         consequence=bool(row.get("consequence", False)),
@@ -126,8 +146,9 @@ def recognise(chain: Sequence[Raised]) -> Match | None:
 
 
 def match_line(text: str) -> Match | None:
-    """Return what the table knows of a line that is no exception, of the rows that ask for no type."""
-    row = next((row for row in signatures() if row.type is None and row.message.search(text)), None)
+    """Return what the table knows of a line that is no exception, of the rows that ask for no type and no frame."""
+    rows = (row for row in signatures() if row.type is None and not row.frame_needed)
+    row = next((row for row in rows if row.says(text)), None)
     return Match(row, Raised("", text)) if row else None
 
 
@@ -145,83 +166,3 @@ def unwrap(raised: Raised) -> Iterator[Raised]:
             return
         text = match[2]
         yield Raised(match[1], text, raised.frames, raised.line)
-
-
-# A log puts its own words before a line: a rank, a time, a level, pytest's "E".
-_FRAME = re.compile(r'File "(?P<path>[^"]+)", line \d+, in (?P<function>\S.*)$')
-_EXCEPTION = re.compile(
-    r"(?:^|[\s\]|])(?:[A-Za-z_]\w*\.)*"
-    r"(?P<type>[A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit)|Exception|[A-Z]\w*Warning)(?:: (?P<message>.*))?$"
-)
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-MAX_FOLLOWING = 12
-
-
-class _Reader:
-    """Puts the lines of a log together to exceptions."""
-
-    def __init__(self) -> None:
-        self._frames: list[str] = []
-        self._raised: Raised | None = None
-        self._following = 0
-
-    def take(self, number: int, line: str) -> Raised | None:
-        """Read one line; return the exception that it ends, if any."""
-        if match := _FRAME.search(line):
-            done = self.end()
-            self._frames.append(f"{match['path']} {match['function']}")
-            return done
-        if (match := _EXCEPTION.search(line)) and (self._frames or match["message"] is not None):
-            done = self.end()
-            self._raised = Raised(match["type"], match["message"] or "", tuple(self._frames), number)
-            # A warning is one line; what follows is somebody else's.
-            self._frames, self._following = [], MAX_FOLLOWING if match["type"].endswith("Warning") else 0
-            return done
-        if not line.strip() or line.lstrip().startswith("Traceback "):
-            if line.strip():
-                self._frames = []
-            return self.end()
-        if self._raised and self._following < MAX_FOLLOWING:
-            self._following += 1
-            self._raised = dataclasses.replace(self._raised, message=f"{self._raised.message}\n{line}")
-        return None
-
-    def end(self) -> Raised | None:
-        """Return the exception that was being read."""
-        done, self._raised = self._raised, None
-        return done
-
-
-def read_errors(text: str | Iterable[str]) -> Iterator[Raised]:
-    """Yield the exceptions in a traceback or a whole log, in the order in which they stand there."""
-    reader = _Reader()
-    for number, raw in enumerate(text.splitlines() if isinstance(text, str) else text, 1):
-        if raised := reader.take(number, _ANSI.sub("", raw).rstrip()):
-            yield raised
-    if raised := reader.end():
-        yield raised
-
-
-def recognise_text(text: str | Iterable[str]) -> list[Match]:
-    """Return every known error of a log, each kind once, in the order of its first line.
-
-    Lines that are no exception (a warning, an error code of the runtime) are held against the rows that ask for no
-    type.
-    """
-    lines = text.splitlines() if isinstance(text, str) else list(text)
-    found: dict[str, Match] = {}
-    for raised in read_errors(lines):
-        if match := recognise([raised]):
-            found.setdefault(match.signature.name, match)
-    for number, raw in enumerate(lines, 1):
-        line = Raised("", _ANSI.sub("", raw), (), number)
-        for signature in signatures():
-            if signature.type is None and signature.message.search(line.message):
-                found.setdefault(signature.name, Match(signature, line))
-    return sorted(found.values(), key=lambda match: match.raised.line or 0)
-
-
-def unrecognised(text: str | Iterable[str]) -> list[Raised]:
-    """Return the exceptions of a log of which the table knows none; empty when it knows one of them."""
-    errors = list(read_errors(text))
-    return [] if any(recognise([raised]) for raised in errors) else errors

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from flexdoctor.knowledge.error_codes import look_up
-from flexdoctor.knowledge.signatures import Match, Raised, log_words, match_line, recognise, signatures, unwrap
+from flexdoctor.knowledge.signatures import Match, Raised, Signature, log_words, match_line, recognise, unwrap
 from flexdoctor.log_facts import Incident, LogFacts, LoggedError
 from flexdoctor.readers.log_lines import BLOCK, DIGITS, Line, LogLines
 
@@ -31,6 +32,8 @@ MAX_UNKNOWN = 50
 MAX_RANKS = 4096
 #: How many lines after a line about an error are looked at, whoever wrote them.
 WINDOW = 40
+#: So many lines are read whole: a pasted error may hold none of the words that a log is searched for.
+SNIPPET = 500
 #: From here on a line that was seen this often, but for its digits, is only counted.
 OFTEN = 500
 MAX_SORTS = 4096
@@ -49,14 +52,17 @@ _MAX_SORTED = 1000
 
 _TIME = r"\d\d:\d\d:\d\d(?:[.,:]\d+)*"
 _SEPARATOR = r"(?: ?[|\-–] | ?: (?=\S)| ?\|(?= )| |(?=$))"
-_LEVEL = r"(?:ERROR|WARN(?:ING)?|INFO|DEBUG|CRITICAL|FATAL|TRACE|NOTICE|error|warning|info|debug)"
+_LEVEL = r"(?:ERROR|WARN(?:ING)?|INFO|DEBUG|CRITICAL|FATAL|TRACE|NOTICE)"
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        # torchrun, mpirun, srun -l
-        r"\[(?:rank|default|node)(?P<rank>\d+)\]:? ?",
+        # the margin of an exception group
+        r" *(?:\| |\+ (?=Exception Group)|[+]-[+-]+(?: \d+ -+)?$)",
+        # torchrun and its roles, mpirun, SageMaker, srun -l
+        r"\[[A-Za-z_]* ?(?P<rank>\d{1,5})\]:? ?",
+        r"\[\d+,mpirank:(?P<rank>\d+),[^\]\s]+\](?:<std(?:err|out|diag)>)?:? ?",
         r"\[\d+,(?P<rank>\d+)\](?:<std(?:err|out|diag)>)?:? ?",
-        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%)",
+        r"(?:^ *(?P<rank>\d{1,5}): )(?! *\d+%| File \")",
         r"rank ?(?P<rank>\d{1,5}) ?[:|] ?",
         # ray, vLLM and other frameworks that name the process
         r"\((?P<who>[A-Za-z_][\w. :]*?(?: ?rank=(?P<rank>\d+))?),? ?pid=\d+(?:, ip=[\w.:]+)?\)"
@@ -64,6 +70,12 @@ _PREFIXES = tuple(
         # kubectl --prefix, docker compose
         r"\[pod/(?P<who>[^\]\s]+)\] ?",
         r"(?P<who>[A-Za-z][\w.-]*[\w])(?: +\| )(?=.)",
+        # pdsh and DeepSpeed: a host
+        r"^(?P<who>[a-z][a-z-]*\d+|\d{1,3}(?:\.\d{1,3}){3}): (?=\S| {2})",
+        # a container runtime's own files, `gh run view --log`, `grep -n`
+        r"\d{4}-\d\d-\d\dT\S+ std(?:out|err) [FP] ",
+        r"[^\t]{1,80}\t[^\t]{1,80}\t\ufeff?(?=\d{4}-\d\d-\d\dT)",
+        r"^\d{1,7}[:-](?=[A-Z]| {2})",
         # times of GitHub, GitLab, Kubernetes, journald, logging, glog
         rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T _-]{_TIME}(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?\]?(?: \d\d[EO][+ ]?)?{_SEPARATOR}?",
         rf"\[?(?:\d\d-\d\d )?{_TIME}\]?{_SEPARATOR}",
@@ -71,6 +83,9 @@ _PREFIXES = tuple(
         rf"[A-Z][a-z]{{2}} [ \d]\d {_TIME} [\w.-]+ [\w.-]+(?:\[\d+\])?: ",
         # levels and loggers
         rf"\[?(?P<level>{_LEVEL})\]?:?(?: ?[|\-] | +)",
+        # "error code is" is no level
+        r"\[(?P<level>error|warning|info|debug)\]:?(?: ?[|\-] | +)",
+        r"(?P<level>error|warning|info|debug):(?: ?[|\-] | +)",
         r"\[[\w./-]+(?::\w+)+\]:? ?",
         r"[a-z_][\w.]*(?::[\w<>]+)?(?::\d+)(?: ?[-|] |: )(?=\S)",
         r"(?:root|__main__|[a-z_]\w*(?:\.[a-z_]\w*)+) ?[-|:] (?=\S)",
@@ -125,16 +140,26 @@ _RAISED = re.compile(rf"^(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-Z]\w*Warning)(?:
 #: The same within a line of prose.
 _QUOTED = re.compile(rf"(?:^|[\s\]|\"'(])(?:[A-Za-z_]\w*\.)*(?P<type>{_TYPE}|[A-Z]\w*Warning): (?P<message>.*)$")
 #: After frames, at the left edge, whatever the class is called.
-_ANY_TYPE = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$")
+_ANY_TYPE = re.compile(r"^(?:[^\W\d]\w*\.)*(?P<type>[^\W\d]\w*)(?::(?: (?P<message>.*))?)?$")
 _WHAT = re.compile(r"^terminate called after throwing an instance of '(?P<type>[^']+)'")
-_LINKS = ("During handling of the above exception", "The above exception was the direct cause")
+_WHAT_TEXT = re.compile(r"^\s*what\(\): +(?P<message>.*)$")
+_HANDLING = "During handling of the above exception"
+_LINKS = (_HANDLING, "The above exception was the direct cause")
 _CAUSED_BY = re.compile(r"^\s*Caused by:? ?(?P<rest>.*)$")
 _RUNTIME_CODE = re.compile(
-    r"(?:error ?code(?: is)?|errno|ErrCode|result|ret is|err)\s*[:=]?\s*(?P<number>-?\d{2,6})\b"
+    r"(?i:(?<!http )(?:\berr(?:or)? ?code|errno|drvretcode|\bret(?:code)?|\bresult|\berr)(?: is)?[ :=]{0,3})"
+    r"(?P<number>-?\d{2,6})\b"
     r"|\b(?P<name>E[A-Z]\d{4}|E[1-4]\d{4}|ERR0\d{4})\b"
 )
-_ASCEND = re.compile(rb"torch[_-]npu|ascend|\bnpu\b|davinci|\bCANN\b|hccl|\bacl(?:nn|rt)", re.IGNORECASE)
+#: Small numbers are everybody's: only a message that speaks of these means them as codes of the driver.
+_DRIVER = re.compile(r"(?i)hccl|dcmi|\bdrv|npu")
+#: Levels at which no error is written.
+_MILD = frozenset("WIDTN")
+_ASCEND = re.compile(
+    rb"(?<!No module named ')torch[_-]npu|ascend|\bnpu\b|davinci|\bCANN\b|hccl|\bacl(?:nn|rt)", re.IGNORECASE
+)
 _NVIDIA = re.compile(rb"nvidia|\bcuda|cudnn|\bnccl|\bNCCL", re.IGNORECASE)
+_NO_NETWORK = (b"NewConnectionError", b"name resolution", b"Retrying (")
 #: Lines of a log without an exception that look like the cause, the strongest first.
 _SUSPECTS = tuple(
     re.compile(pattern)
@@ -143,6 +168,7 @@ _SUSPECTS = tuple(
         r"\bfatal error\b|undefined reference|collect2: error",
         r"\bFATAL\b|\bCRITICAL\b|\bPANIC\b",
         r"(?<![\w=])(?<!level )(?<!level: )ERROR(?=[\]:\s|-])|\berror: |error code|\(exitcode: -?[1-9]",
+        r"^[\w.]*[A-Z]\w*(?:Error|Exception)$",
     )
 )
 
@@ -154,12 +180,18 @@ class _Sender:
     frames: list[str] = field(default_factory=list)
     #: The frames are those of a traceback, which ends in an exception.
     in_traceback: bool = False
+    #: The last line of a traceback of which no exception has come yet, and its number.
+    open_traceback: tuple[int, str] | None = None
     #: The exception whose message is being read.
     pending: Raised | None = None
     following: int = 0
     #: Exceptions that belong together, the cause first.
     chain: list[Raised] = field(default_factory=list)
     joined: str = ""
+    #: So many of the chain, from its beginning, were being handled when the next was raised.
+    handled: int = 0
+    #: The last of the chain was written at a level at which no error is.
+    mild: bool = False
     rank: int | None = None
     seen_at: int = 0
 
@@ -199,6 +231,7 @@ def read_log(stream: BinaryIO, source: str = "", *, block: int = BLOCK) -> LogFa
     lines = LogLines(stream, log_words(), block=block)
     log = _Log()
     lines.often, lines.on_often = log.often, log.count_often
+    lines.wanted_until = log.wanted_until = SNIPPET
     for line in lines:
         log.take(line)
         lines.wanted_until = log.wanted_until
@@ -212,6 +245,7 @@ def read_log(stream: BinaryIO, source: str = "", *, block: int = BLOCK) -> LogFa
         suspect=log.suspect,
         mentions_ascend=log.mentions_ascend or bool(_ASCEND.search(lines.head)),
         mentions_nvidia=log.mentions_nvidia or bool(_NVIDIA.search(lines.head)),
+        no_network=log.no_network,
         packed=lines.packed,
         cut_off=lines.cut_off,
         long_lines=lines.long_lines,
@@ -225,7 +259,7 @@ class _Log:
         self.kinds: dict[str, _Kind] = {}
         self.dropped = 0
         self.suspect: LoggedError | None = None
-        self.mentions_ascend = self.mentions_nvidia = False
+        self.mentions_ascend = self.mentions_nvidia = self.no_network = False
         self._suspect_rank = len(_SUSPECTS)
         self._senders: OrderedDict[tuple[str, ...], _Sender] = OrderedDict()
         self._sorts: dict[bytes, _Sort] = {}
@@ -244,6 +278,8 @@ class _Log:
             self.mentions_ascend = bool(_ASCEND.search(line.text))
         if not self.mentions_nvidia:
             self.mentions_nvidia = bool(_NVIDIA.search(line.text))
+        if not self.no_network:
+            self.no_network = any(words in line.text for words in _NO_NETWORK)
         if line.hot:
             self._open(line.number + 8)
         for text in _parts(line.text):
@@ -299,11 +335,13 @@ class _Log:
         if frame:
             self._finish_message(sender)
             sender.frames.append(f"{frame['path']} {frame['function'] or '<module>'}")
+            if sender.in_traceback:
+                sender.open_traceback = number, raw
             if len(sender.frames) > MAX_FRAMES:
                 del sender.frames[MAX_FRAMES // 3]
             self._open(number + WINDOW)
             return
-        if self._take_heading(sender, number, text):
+        if self._take_heading(sender, number, text, raw):
             return
         if caused := _CAUSED_BY.match(text):
             self._finish_message(sender)
@@ -317,9 +355,9 @@ class _Log:
                 self._suspect(number, raw)
             return
         self._finish_message(sender)
-        self._take_line(sender, number, text, raw)
+        self._take_line(sender, number, text, raw if hot else "", body.level)
 
-    def _take_heading(self, sender: _Sender, number: int, text: str) -> bool:
+    def _take_heading(self, sender: _Sender, number: int, text: str, raw: str) -> bool:
         """Read a line that tells what follows: a traceback, or one that belongs to the last; return whether it did."""
         is_traceback = "Traceback (most recent call last" in text
         if not is_traceback and not any(link in text for link in _LINKS):
@@ -327,9 +365,13 @@ class _Log:
         self._finish_message(sender)
         if not is_traceback:
             sender.joined = "after"
+            if _HANDLING in text:
+                sender.handled = len(sender.chain)
         elif not sender.joined:
             self._finish_chain(sender)
         sender.frames, sender.in_traceback = [], is_traceback
+        if is_traceback:
+            sender.open_traceback = number, raw
         self._open(number + WINDOW)
         return True
 
@@ -351,22 +393,24 @@ class _Log:
         is_warning = match["type"].endswith("Warning") and not sender.frames
         if not sender.frames and match["message"] is None:
             return False
+        sender.open_traceback = None
         if sender.pending and sender.pending.message.rstrip().endswith("raised:"):
             self._follow(sender, text, number)
             return True
         raised = Raised(match["type"], match["message"] or "", tuple(sender.frames), number)
         if is_warning:
             # What follows a warning is somebody else's; and it is no error.
-            self._take_line(sender, number, text, text)
+            self._take_line(sender, number, text, text, body.level)
             return True
         self._begin(sender, raised, MAX_MESSAGE_LINES)
+        sender.mild = body.level in _MILD
         return True
 
     def _begin(self, sender: _Sender, raised: Raised, room: int) -> None:
         self._finish_message(sender)
         if not sender.joined:
             self._finish_chain(sender)
-        sender.frames, sender.in_traceback = [], False
+        sender.frames, sender.in_traceback, sender.mild = [], False, False
         sender.pending, sender.following = raised, MAX_MESSAGE_LINES - room
         self._open((raised.line or 0) + WINDOW)
 
@@ -374,6 +418,9 @@ class _Log:
         if sender.pending is None:
             return
         sender.following += 1
+        if not sender.pending.message and (what := _WHAT_TEXT.match(text)):
+            sender.pending = dataclasses.replace(sender.pending, message=what["message"])
+            return
         message = f"{sender.pending.message}\n{text}"[:MAX_MESSAGE]
         sender.pending = dataclasses.replace(sender.pending, message=message)
         self._open(min(number + 8, (sender.pending.line or 0) + 2 * WINDOW))
@@ -385,17 +432,20 @@ class _Log:
         done, sender.pending = sender.pending, None
         if sender.joined == "before":
             sender.chain.insert(0, done)
+            sender.handled += bool(sender.handled)
         else:
             sender.chain.append(done)
         sender.joined = ""
         if len(sender.chain) > MAX_CHAIN:
             del sender.chain[MAX_CHAIN // 2]
+            sender.handled -= sender.handled > MAX_CHAIN // 2
 
     def _finish_chain(self, sender: _Sender) -> None:
         """Take the exceptions that belong together for whole, and count them as one."""
         chain, sender.chain = sender.chain, []
+        handled, sender.handled = sender.handled, 0
         if chain:
-            self._count_chain(chain, sender.rank)
+            self._count_chain(chain, sender.rank, min(handled, len(chain) - 1), mild=sender.mild)
 
     def _sender(self, body: _Body, number: int) -> _Sender:
         key = body.sender
@@ -417,6 +467,11 @@ class _Log:
     def _finish(self, sender: _Sender) -> None:
         self._finish_message(sender)
         self._finish_chain(sender)
+        if sender.open_traceback and self.suspect is None:
+            # The exception is cut off, or its lines could not be told: "no error" cannot be said.
+            number, text = sender.open_traceback
+            self.suspect = LoggedError("", text.strip()[:500], number)
+        sender.open_traceback = None
 
     def end(self) -> None:
         """Finish what is left."""
@@ -426,8 +481,8 @@ class _Log:
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def _take_line(self, sender: _Sender, number: int, text: str, raw: str) -> None:
-        """Hold a line that is no exception against the table."""
+    def _take_line(self, sender: _Sender, number: int, text: str, raw: str, level: str) -> None:
+        """Hold a line that is no exception against the table; `raw` is empty for one that cannot be the cause."""
         if sender.frames and text[:1] in " \t":
             return  # source code, which quotes errors that it may raise
         quoted = _QUOTED.search(text)
@@ -436,12 +491,15 @@ class _Log:
             match = self._known(quoted["type"], quoted["message"], ())
         match = match or _line_alike(text)
         if match is None:
-            self._suspect(number, raw)
+            if raw:
+                self._suspect(number, raw)
+            if level not in _MILD and (raw or "error code" in text) and _runtime_codes(text):
+                self._add(None, LoggedError("", text, number), sender.rank, number)
             return
         error = LoggedError(quoted["type"] if quoted and match.signature.type else "", text, number)
         if error.type and quoted:
             error = dataclasses.replace(error, message=quoted["message"])
-        self._add(match.signature.name, error, sender.rank, number)
+        self._add(match.signature.name, error, sender.rank, number, mild=level in _MILD)
 
     def _suspect(self, number: int, text: str) -> None:
         for strength, pattern in enumerate(_SUSPECTS[: self._suspect_rank]):
@@ -449,21 +507,26 @@ class _Log:
                 self.suspect, self._suspect_rank = LoggedError("", text.strip()[:500], number), strength
                 return
 
-    def _count_chain(self, chain: Sequence[Raised], rank: int | None) -> None:
+    def _count_chain(self, chain: Sequence[Raised], rank: int | None, handled: int, *, mild: bool) -> None:
+        """Count exceptions that belong together; the first `handled` of them may have been harmless."""
         found = [(raised, self._known(raised.type, raised.message, raised.frames)) for raised in chain]
-        raised_as = tuple(f"{raised.type}" for raised in chain)
-        table = {row.name: row for row in signatures()}
-        plain = next(((raised, match) for raised, match in found if match and not match.signature.wraps), None)
+        raised_as = tuple(raised.type for raised in chain)
+        plain = [(raised, match) for raised, match in found if match and not match.signature.wraps]
+        behind = next(
+            ((raised, match) for raised, match in found[handled:] if match and _tells_why(match.signature)), None
+        )
         wrapper = next(((raised, match) for raised, match in found if match), None)
         last = max(raised.line or 0 for raised in chain)
         if plain:
-            raised, match = plain
+            raised, match = behind or plain[0]
             self._add(
                 match.signature.name,
                 _logged(dataclasses.replace(match.raised, line=raised.line, frames=raised.frames)),
                 rank,
                 last,
                 raised_as=_above(raised_as, chain, raised, match.raised.type),
+                handled=any(raised is item for item in chain[:handled]),
+                mild=mild,
             )
             return
         first = chain[0]
@@ -471,11 +534,11 @@ class _Log:
         if wrapper and (wrapper[0] is first and inner.type == wrapper[1].raised.type):
             name = wrapper[1].signature.name
             error = _logged(dataclasses.replace(wrapper[1].raised, line=first.line, frames=first.frames))
-            self._add(name, error, rank, last, raised_as=raised_as[1:])
+            self._add(name, error, rank, last, raised_as=raised_as[1:], mild=mild)
             return
-        wrapped_by = wrapper[1].signature.name if wrapper and wrapper[1].signature.name in table else None
+        wrapped_by = wrapper[1].signature.name if wrapper else None
         above = _above(raised_as, chain, first, inner.type)
-        self._add(None, _logged(inner), rank, last, raised_as=above, wrapped_by=wrapped_by)
+        self._add(None, _logged(inner), rank, last, raised_as=above, wrapped_by=wrapped_by, mild=mild)
 
     def _add(
         self,
@@ -486,6 +549,8 @@ class _Log:
         *,
         raised_as: tuple[str, ...] = (),
         wrapped_by: str | None = None,
+        handled: bool = False,
+        mild: bool = False,
     ) -> None:
         key = name or f"?{error.type}: {_alike(error.message.partition(chr(10))[0])}"
         kind = self.kinds.get(key)
@@ -497,8 +562,21 @@ class _Log:
                 self._unknown += 1
             codes = _runtime_codes(error.message)
             kind = self.kinds[key] = _Kind(
-                Incident(error, name, last, 0, raised_as=raised_as, wrapped_by=wrapped_by, runtime_codes=codes)
+                Incident(
+                    error,
+                    name,
+                    last,
+                    0,
+                    raised_as=raised_as,
+                    wrapped_by=wrapped_by,
+                    runtime_codes=codes,
+                    handled=handled,
+                    mild=mild,
+                )
             )
+        known = kind.incident
+        if (known.handled and not handled) or (known.mild and not mild):
+            kind.incident = dataclasses.replace(known, handled=known.handled and handled, mild=known.mild and mild)
         kind.count += 1
         kind.last_line = max(kind.last_line, last)
         if sort := self._recent.get(error.line):
@@ -512,6 +590,8 @@ class _Log:
 def _parts(raw: bytes) -> Iterable[str]:
     """Return the text of a line; of a record in JSON each of the lines that it carries."""
     text = _decode(raw)
+    if text.startswith("{") and "\\" in text and (carried := _carried(text)):
+        return [_ANSI.sub("", line) for line in carried]
     is_record = text.startswith("{") and "\\n" in text
     if is_record:
         text = text.replace("\\u001b", "\x1b")
@@ -522,6 +602,20 @@ def _parts(raw: bytes) -> Iterable[str]:
     return (text,)
 
 
+def _carried(text: str) -> list[str]:
+    """Return the lines that a whole record in JSON carries, none where it is not whole or carries no text."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(record, dict):
+        return []
+    texts = [value for key, value in record.items() if isinstance(value, str) and (key in _TEXT_KEYS or "\n" in value)]
+    # Half of a pair of surrogates is no character.
+    return [line for value in texts for line in value.encode("utf-8", "replace").decode().splitlines()]
+
+
+_TEXT_KEYS = ("log", "message", "msg")
 _JSON_LOG = re.compile(r'^\{"(?:log|message|msg)": ?"(?P<text>(?:[^"\\]|\\.)*)"')
 
 
@@ -539,6 +633,10 @@ def _decode(raw: bytes) -> str:
         return raw.decode("gb18030")
     except UnicodeDecodeError:
         return raw.decode("utf-8", "replace")
+
+
+def _tells_why(row: Signature) -> bool:
+    return not row.wraps and not row.consequence
 
 
 def _logged(raised: Raised) -> LoggedError:
@@ -571,4 +669,6 @@ def _line_alike(text: str) -> Match | None:
 def _runtime_codes(message: str) -> tuple[str, ...]:
     """Return the codes of the runtime that a message quotes and of which something is known."""
     found = dict.fromkeys(match["number"] or match["name"] for match in _RUNTIME_CODE.finditer(message))
+    if not _DRIVER.search(message):
+        found = {code: None for code in found if len(code) >= len("EI0002") or code.startswith("E")}
     return tuple(code for code in found if look_up(code))[:6]

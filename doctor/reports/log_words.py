@@ -88,7 +88,7 @@ def headline(report: LogReport, language: Language) -> str:
             .to(language)
         )
     if first.kind == "code":
-        return f"{_runtime(first)}"
+        return _runtime(first, language)
     return first.meaning.to(language) + (f"   {_or(first.codes, language)}" if first.codes else "")
 
 
@@ -160,13 +160,13 @@ def _judgement(finding: LogFinding, report: LogReport, explainers: Explainers, l
     if finding.kind != "chain":
         because = colon + finding.because.to(language) if finding.because.en else ""
         yield "kind", _KIND[finding.kind].to(language) + because, False
-    if finding.meaning.en and finding.kind in ("unknown", "code"):
-        yield "became", finding.meaning.to(language), False
-    elif finding.meaning.en and finding is not report.first:  # whose meaning is the headline
+    is_headline = finding is report.first and finding.kind not in ("unknown", "code")
+    if finding.meaning.en and not is_headline:
         yield "means", finding.meaning.to(language), False
     for number, code in enumerate(finding.codes):
         entry = explainers.entries.get(code)
-        title = f"{title_of(entry.fault, language)} ({entry.link})" if entry else ""
+        link = ("（{}）" if language == "zh" else " ({})").format(entry.link if entry else "")
+        title = f"{title_of(entry.fault, language)}{link}" if entry else ""
         yield "" if number else "code", f"{code} {title}".strip(), False
     if finding.confidence:
         yield "sure", f"{_CONFIDENCE[finding.confidence].to(language)}{colon}{finding.because.to(language)}", False
@@ -217,9 +217,10 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(shown) + (", …" if len(runs) > 12 else "")
 
 
-def _runtime(finding: LogFinding) -> str:
+def _runtime(finding: LogFinding, language: Language) -> str:
     row = finding.runtime[0]
-    return f"{row.code} {row.name}: {row.meaning}"
+    known = Text("{code} {name}: {meaning}", "仅知错误码 {code}（{name}）")
+    return known.format(code=row.code, name=row.name, meaning=row.meaning).to(language)
 
 
 def _or(codes: Sequence[str], language: Language) -> str:

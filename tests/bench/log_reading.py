@@ -88,8 +88,15 @@ def grep_patterns() -> list[str]:
     """Return the patterns of the table as far as `grep -E` can express them."""
     patterns = []
     for signature in signatures():
-        text = re.sub(r"\(\?!.*?\)|\(\?i\)|\\b|^\^", "", signature.message.pattern)
-        for old, new in ((r"\w", "[A-Za-z0-9_]"), (r"\d", "[0-9]"), (r"\S", "[^ ]"), ("(?:", "("), (r"\.[[", "[.[")):
+        text = re.sub(r"\(\?<?!.*?\)|\(\?i\)|\\b|^\^", "", signature.message.pattern)
+        for old, new in (
+            (r"\w", "[A-Za-z0-9_]"),
+            (r"\d", "[0-9]"),
+            (r"\S", "[^ ]"),
+            ("(?:", "("),
+            ("(?i:", "("),
+            (r"\.[[", "[.["),
+        ):
             text = text.replace(old, new)
         patterns.append(re.sub(r"\[\[A-Za-z0-9_\]\.\]", "[A-Za-z0-9_.]", text))
     return [pattern for pattern in patterns if pattern]

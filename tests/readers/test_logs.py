@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import random
 import sys
@@ -19,6 +20,7 @@ from flexdoctor.checks import CHAIN
 from flexdoctor.knowledge.signatures import signatures
 from flexdoctor.log_facts import LogFacts
 from flexdoctor.log_findings import judge
+from flexdoctor.pages import entries, page_of
 from flexdoctor.readers import log_lines
 from flexdoctor.readers.log_lines import LogLines
 from flexdoctor.readers.logs import MAX_UNKNOWN, OFTEN, read_log
@@ -494,3 +496,198 @@ def test_chinese_in_gbk_is_told_as_it_was_written() -> None:
 def test_binary_junk_has_no_errors() -> None:
     facts = read(random.Random(3).randbytes(200_000))
     assert (facts.incidents, facts.suspect) == ((), None)
+
+
+# --- what must not end as a clean log --------------------------------------------------------------------------------
+
+GATE = (
+    "ValueError: FlexAttention is only supported on CUDA, CPU, HPU, or MPS devices. Found input tensors on npu device."
+)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-30T11:50:07.123456789Z stderr F ",
+        "worker-1: ",
+        "10.0.0.1: ",
+        "[0] ",
+        "[Rank 3] ",
+        "[trainer0]:",
+        "[1,mpirank:3,algo-1]<stderr>:",
+        "build\tRun tests\t2026-11-30T11:50:07.1234567Z ",
+    ],
+)
+def test_further_senders_are_known(prefix: str) -> None:
+    text = TRACEBACK.replace(DRIVER, "ValueError: bad user config")
+    (incident,) = read("".join(f"{prefix}{line}\n" for line in text.splitlines())).incidents
+    assert (incident.root.headline, len(incident.root.frames)) == ("ValueError: bad user config", 2)
+
+
+def test_lines_that_grep_numbered_are_read() -> None:
+    (incident,) = read("".join(f"{at}:{line}\n" for at, line in enumerate(TRACEBACK.splitlines(), 812))).incidents
+    assert (incident.signature, len(incident.root.frames)) == ("no driver", 2)
+
+
+def test_an_exception_within_a_group_is_read() -> None:
+    inner = TRACEBACK.replace(DRIVER, GATE).splitlines()
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/srv/train.py", line 4, in main\n'
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        + "".join(f"    | {line}\n" for line in inner)
+        + "    +------------------------------------\n"
+    )
+    assert "gate" in names(read(text))
+
+
+def test_a_class_with_a_chinese_name_ends_a_traceback() -> None:
+    (incident,) = read(TRACEBACK.replace(DRIVER, "配置有误: 第 3 项")).incidents
+    assert incident.root.headline == "配置有误: 第 3 项"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(TRACEBACK.splitlines(keepends=True)[:-1]),
+        "".join(f"some odd thing // {line}\n" for line in TRACEBACK.replace(DRIVER, "Odd").splitlines()),
+        "AssertionError\n",
+    ],
+)
+def test_after_a_traceback_a_log_is_never_clean(text: str) -> None:
+    report = judge(read(text))
+    assert (report.verdict, report.exit_code) == ("unknown", 3)
+    assert report.facts.suspect is not None
+
+
+@pytest.mark.parametrize("code", ["207006", "507033"])
+def test_an_error_line_pasted_alone_is_read_whole(code: str) -> None:
+    # It holds none of the words that a long log is searched for; and "error" is no level here.
+    for text in (f"error code is {code}", f"c10_npu::SetDevice(device_id_), error code is {code}"):
+        assert judge(read(f"{text}\n")).verdict == "known"
+
+
+# --- what was only handled -------------------------------------------------------------------------------------------
+
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("handled", "error", "row", "confidence"),
+    [
+        ("ModuleNotFoundError: No module named 'triton'", GATE, "gate", "medium"),
+        (LIBRARY, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.", "gpu memory", None),
+        ("ModuleNotFoundError: No module named 'triton'", "KeyError: 'x'", "triton absent", "low"),
+    ],
+)
+def test_the_error_behind_one_that_was_handled_decides(
+    handled: str, error: str, row: str, confidence: str | None
+) -> None:
+    last = TRACEBACK.replace(DRIVER, error)
+    (finding,) = judge(read(f"{INNER}{handled}\n{HANDLING}{last}")).findings
+    assert (finding.incident.signature, finding.confidence) == (row, confidence)
+
+
+# --- what is somebody else's -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [path.stem for path in sorted(LOGS.glob("other-*")) if path.stem.endswith(("13", "code", "sqlite", "-3"))]
+)
+def test_a_number_alone_is_no_code_of_the_runtime(name: str) -> None:
+    with (LOGS / f"{name}.log").open("rb") as stream:
+        report = judge(read_log(stream))
+    assert (report.verdict, [finding.runtime for finding in report.findings]) == ("unknown", [()])
+
+
+def test_an_error_in_a_warning_is_no_root_of_what_comes_then() -> None:
+    warning = "WARNING 11-30 11:50:07 [core.py:712] ModuleNotFoundError: No module named 'torch_npu'\n"
+    assertion = TRACEBACK.replace(DRIVER, "RuntimeError: CUDA error: device-side assert triggered")
+    report = judge(read(f"device: NVIDIA A100\n{warning}{assertion}"))
+    assert not report.facts.mentions_ascend
+    assert report.first is not None
+    assert report.first.incident.signature == "gpu fault"
+    (mild,) = [finding for finding in report.findings if finding.codes]
+    assert (mild.codes, mild.confidence, report.first.follows) == (("FD112",), "low", None)
+
+
+def test_the_same_error_written_as_an_error_counts_whole() -> None:
+    text = "No module named 'torch_npu'\n"
+    (finding,) = judge(read(f"[WARNING] ModuleNotFoundError: {text}[ERROR] ModuleNotFoundError: {text}")).findings
+    assert (finding.incident.count, finding.confidence) == (2, "high")
+
+
+@pytest.mark.parametrize(("before", "confidence"), [("", "high"), ("WARNING: Retrying (Retry(total=4)) Error", "low")])
+def test_without_a_network_a_wheel_that_is_not_found_says_little(before: str, confidence: str) -> None:
+    text = "ERROR: No matching distribution found for torch-npu==2.9.0\n"
+    finding = judge(read(f"{before}\n{text}")).first
+    assert finding is not None
+    assert (finding.codes, finding.confidence) == (("FD162",), confidence)
+
+
+def test_codes_in_lines_that_are_no_exceptions_are_told() -> None:
+    line = "[ERROR] RUNTIME(88,python):2026-11-30-11:50:07.123 [model.cc:6]88 CANN: execution failed, ret=507011\n"
+    report = judge(read(line))
+    assert report.first is not None
+    assert (report.first.kind, [row.code for row in report.first.runtime]) == ("code", ["507011"])
+
+
+# --- errors that the pages quote -------------------------------------------------------------------------------------
+
+#: Texts that say too little alone: general words of Python and pip, or another code's own error.
+TOO_LITTLE = (
+    "ResolutionImpossible",
+    "'NoneType' and 'int'",
+    "'psutil'",
+    "'kernel_function'",
+    "'NoneType' object is not callable",
+    "'unflatten'",
+    "not enough values to unpack",
+    "Cannot find a local snapshot",
+    "device_count() is 0",
+)
+QUOTED = [
+    (entry.code, error)
+    for entry in entries(CHAIN)
+    if (page := page_of(entry)) is not None
+    for error in page.errors
+    if not any(words in error for words in TOO_LITTLE)
+]
+
+
+def test_many_pages_quote_an_error() -> None:
+    assert len(QUOTED) >= 50
+
+
+@pytest.mark.parametrize(("code", "error"), QUOTED)
+def test_an_error_that_a_page_quotes_leads_to_the_page(code: str, error: str) -> None:
+    report = judge(read(error))
+    assert code in {item for finding in report.findings for item in finding.codes}
+
+
+# --- records and c++ -------------------------------------------------------------------------------------------------
+
+
+def test_a_record_in_json_is_decoded() -> None:
+    text = TRACEBACK.replace(DRIVER, "KeyError: '中文'")
+    record = json.dumps({"level": "error", "message": text}).replace("<", "\\u003c").replace(">", "\\u003e")
+    (incident,) = read(f"{record}\n").incidents
+    assert incident.root.headline == "KeyError: '中文'"
+    assert incident.root.frames[0] == "/srv/train.py <module>"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"message": "a\\n', '{"a": [1, "\\n"]}', "{" * 50_000 + "\\n", '{"log": "\\ud800\\n"}']
+)
+def test_a_broken_record_is_read_as_far_as_it_goes(text: str) -> None:
+    assert read(f"{text}\n").incidents == ()
+
+
+def test_what_a_program_in_cpp_threw_is_its_message() -> None:
+    text = (
+        "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "  what():  [0] is setting up NCCL communicator, but store->get failed\n"
+    )
+    (incident,) = read(text).incidents
+    assert incident.root.message.startswith("[0] is setting up")

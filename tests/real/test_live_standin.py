@@ -7,6 +7,7 @@ table gives to that error.
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import re
 import subprocess
@@ -22,9 +23,10 @@ from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
 from flexdoctor.facts import LiveFacts
 from flexdoctor.findings import Report
-from flexdoctor.knowledge.signatures import Match, Raised, recognise, recognise_text
+from flexdoctor.knowledge.signatures import Match, Raised, recognise
 from flexdoctor.probe.runner import LiveOptions, run_live
 from flexdoctor.readers.environment import read_installed
+from flexdoctor.readers.logs import read_log
 
 pytestmark = [
     pytest.mark.real,
@@ -233,9 +235,9 @@ def test_the_gate_without_torch_npu(tmp_path: Path) -> None:
         "    flex_attention(q, q, q)\n"
     )
     done = run_script(real.environment("env-bare"), script, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
-    (match,) = recognise_text(done)
-    assert match.signature.name == "gate"
-    assert match.raised.message.endswith("Found input tensors on npu device.")
+    (incident,) = read_log(io.BytesIO(done.encode())).incidents
+    assert incident.signature == "gate"
+    assert incident.root.message.endswith("Found input tensors on npu device.")
 
 
 def test_under_the_shim_a_capability_of_none_is_compared(examine: Examine, standin: standin_cann.StandIn) -> None:
