@@ -146,7 +146,8 @@ def test_upstream_triton_over_triton_ascend(examine: Examine, standin: standin_c
         assert match.raised.message.startswith("0 active drivers ([]). There should only be one.")
         assert "FD213" in match.signature.codes
     assert "FD213" in said_by_files(report)
-    assert "(FD213)" in said_by_run(report)
+    # The stand-in has no compiler either, which ends in the same error; the files of triton are named first.
+    assert "(FD213 or FD149)" in said_by_run(report)
     assert "FD416" not in {item.code for item in report.findings}
 
 
