@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flexdoctor.chain import Check, answers
 from flexdoctor.facts import Facts, LiveDeath, LiveError, LiveFacts, LiveStage
@@ -239,8 +239,7 @@ def _device(live: LiveFacts) -> str:
 # --- what failed -----------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass
-class _Group:
+class _Group(NamedTuple):
     """Stages that failed for one reason."""
 
     stages: list[LiveStage]

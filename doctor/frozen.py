@@ -1,13 +1,17 @@
-"""`@dataclass(frozen=True)` at a quarter of its price.
+"""`@dataclass(frozen=True)` at a tenth of its price.
 
-A start of flexdoctor makes a hundred frozen dataclasses. For each of them the standard library
-writes and compiles six methods, which was a fifth of a whole `check`. Five of the six do not need the names of the
-fields in their code: here they are written once. The classes are dataclasses in every other respect.
+A start of flexdoctor makes a hundred frozen dataclasses. For each of them the standard library writes and compiles six
+methods, which was a fifth of a whole `check`. Five of the six do not need the names of the fields in their code: here
+they are written once. The sixth, and what makes the class a dataclass to others, wait until somebody asks for them.
+The classes are dataclasses in every other respect; they have fields of their own alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,41 +26,75 @@ else:
 
 
 def _frozen(cls: Any) -> Any:
+    if cls.__bases__ != (object,):
+        raise TypeError("only for classes that inherit nothing")
     own = set(vars(cls))
-    made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(made)
     for name, method in _SHARED.items():
         if name not in own:
-            setattr(made, name, method)
-    made.__init__ = _initialiser(fields, hasattr(made, "__post_init__"))
-    made._compared = tuple(field.name for field in fields if field.compare)
-    return made
+            setattr(cls, name, method)
+    cls.__init__ = _Late(cls, "__init__", _initialise)
+    for name in _OF_A_DATACLASS:
+        setattr(cls, name, _Late(cls, name, _complete))
+    return cls
 
 
-def _initialiser(fields: tuple[dataclasses.Field[Any], ...], has_more_to_do: bool) -> Any:
+class _Late:
+    """Stands for an attribute of a class until somebody asks for it: half of the classes never make an object.
+
+    Every way to it goes through the class, as `dataclasses.fields` and `inspect.signature` do.
+    """
+
+    def __init__(self, cls: Any, name: str, make: Callable[[Any], None]) -> None:
+        self.cls = cls
+        self.name = name
+        self.make = make
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        with _ONE_AT_A_TIME:
+            if self.cls.__dict__[self.name] is self:
+                self.make(self.cls)
+        return getattr(owner if instance is None else instance, self.name)
+
+
+def _complete(cls: Any) -> None:
+    """Set what others know a dataclass by, `_OF_A_DATACLASS`."""
+    # The defaults are taken from the class before that takes them away.
+    _ = cls.__init__
+    dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+    fields = dataclasses.fields(cls)
+    cls.__match_args__ = tuple(field.name for field in fields)  # type: ignore[misc]
+    cls._compared = tuple(field.name for field in fields if field.compare)
+
+
+def _initialise(cls: Any) -> None:
     """Compile `__init__`, the one method whose code differs from class to class: it has the fields as parameters."""
     parameters, values, names = [], [], {"_ABSENT": _ABSENT}
-    for field in fields:
-        name = field.name
+    for name in inspect.get_annotations(cls):
         value = name
-        if field.default is not dataclasses.MISSING:
-            names[f"_of_{name}"] = field.default
+        default: Any = cls.__dict__.get(name, dataclasses.MISSING)
+        factory: Any = dataclasses.MISSING
+        if isinstance(default, dataclasses.Field):
+            default, factory = default.default, default.default_factory
+        if default is not dataclasses.MISSING:
+            names[f"_of_{name}"] = default
             parameters.append(f"{name}=_of_{name}")
-        elif field.default_factory is not dataclasses.MISSING:
-            names[f"_of_{name}"] = field.default_factory
+        elif factory is not dataclasses.MISSING:
+            names[f"_of_{name}"] = factory
             parameters.append(f"{name}=_ABSENT")
             value = f"_of_{name}() if {name} is _ABSENT else {name}"
         else:
             parameters.append(name)
         values.append(f"{name}={value}")
     code = f"def __init__(self, {', '.join(parameters)}):\n self.__dict__.update({', '.join(values)})"
-    if has_more_to_do:
+    if hasattr(cls, "__post_init__"):
         code += "\n self.__post_init__()"
     exec(code, names)  # noqa: S102 - as dataclasses does; the names are those of the class's fields
-    return names["__init__"]
+    cls.__init__ = names["__init__"]
 
 
 _ABSENT: Any = object()
+_ONE_AT_A_TIME = threading.RLock()
+_OF_A_DATACLASS = ("__dataclass_fields__", "__dataclass_params__", "__match_args__", "_compared")
 
 
 def _repr(self: Any) -> str:

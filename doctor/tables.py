@@ -7,10 +7,11 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import NOTHING, Text, UserError, unreadable
 
 if sys.version_info >= (3, 11):

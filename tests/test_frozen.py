@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import inspect
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from typing import Any
 
@@ -119,3 +122,55 @@ def test_keeps_what_the_class_brings() -> None:
 def test_other_kinds_are_the_standard_librarys() -> None:
     with pytest.raises(TypeError, match="frozen"):
         frozen.dataclass(frozen=False)
+
+
+def test_inherits_nothing() -> None:
+    with pytest.raises(TypeError, match="inherit"):
+
+        @frozen.dataclass(frozen=True)
+        class _Below(Kept):
+            y: int
+
+
+@pytest.mark.parametrize("first", ["an object", "its fields"])
+def test_is_complete_whoever_asks_first(first: str) -> None:
+    made: Any = _twin(frozen.dataclass)
+    if first == "an object":
+        assert made(1).found == {}
+    assert [item.name for item in dataclasses.fields(made)] == [item.name for item in dataclasses.fields(Theirs)]
+    assert made(1, note="n") == made(1)
+    assert not hasattr(made, "found")
+    assert dataclasses.is_dataclass(made)
+
+
+def test_many_may_ask_at_once() -> None:
+    made = _twin(frozen.dataclass)
+    start = threading.Barrier(8)
+
+    def use(number: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+        start.wait()
+        if number % 2:
+            return dataclasses.asdict(made(number)), made.__match_args__
+        names = made.__match_args__
+        return dataclasses.asdict(made(number)), names
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(use, range(8)))
+    assert [answer["x"] for answer, _ in answers] == list(range(8))
+    assert {names for _, names in answers} == {Theirs.__match_args__}
+
+
+def _every_class() -> list[type]:
+    names = ("facts", "hub_facts", "findings", "chain", "treatment.plan")
+    modules = [importlib.import_module(f"flexdoctor.{name}") for name in names]
+    return [
+        item
+        for module in modules
+        for item in vars(module).values()
+        if isinstance(item, type) and dataclasses.is_dataclass(item)
+    ]
+
+
+@pytest.mark.parametrize("made", _every_class(), ids=lambda item: item.__name__)
+def test_takes_its_fields_in_their_order(made: type) -> None:
+    assert list(inspect.signature(made).parameters) == [item.name for item in dataclasses.fields(made)]

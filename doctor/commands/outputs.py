@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from flexdoctor.commands.running import StopError, write
+from flexdoctor.frozen import dataclass
 from flexdoctor.reports.rendering import Format, render
 from flexdoctor.text import Text
 

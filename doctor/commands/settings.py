@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from flexdoctor.commands.running import StopError, codes, read
+from flexdoctor.frozen import dataclass
 from flexdoctor.text import NOTHING, Text
 
 if TYPE_CHECKING:

@@ -30,8 +30,9 @@ class Claim:
     date: datetime.date
 
 
+@functools.cache
 def load_table(name: str) -> dict[str, Any]:
-    """Return the content of one shipped TOML file, by its name without ending."""
+    """Return the content of one shipped TOML file, by its name without ending. Nobody may change what is returned."""
     return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -20,8 +19,7 @@ _STAGES = {"alpha": 0, "a": 0, "beta": 1, "b": 1, "rc": 2}
 _FINAL = 9
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class CannVersion:
+class CannVersion(NamedTuple):
     """A version of CANN, however its channel spells it: 9.1.0-beta.3, 9.1.0b3 and 9.1.0.beta.3 are one.
 
     `candidate` is the RC number of lines that ended with one (8.3.RC2): there it is no preview but the release.

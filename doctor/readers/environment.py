@@ -8,11 +8,11 @@ import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts, Shadow, TargetFacts
+from flexdoctor.frozen import dataclass
 from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.readers.imports import declared_modules, settle
 from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
@@ -47,6 +47,9 @@ class HubOptions:
     in_use: bool = False
 
 
+_NO_KERNELS = HubOptions()
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How much of the machine to read, and which kernels from the Hub.
@@ -57,10 +60,13 @@ class ReadOptions:
     deep: bool = False
     npu_smi_limit: float = TIME_LIMIT
     variables: Mapping[str, str] | None = None
-    hub: HubOptions = HubOptions()
+    hub: HubOptions = _NO_KERNELS
 
 
-def read_installed(python: Path | None = None, options: ReadOptions = ReadOptions()) -> Facts:
+_ASKED_NOTHING = ReadOptions()
+
+
+def read_installed(python: Path | None = None, options: ReadOptions = _ASKED_NOTHING) -> Facts:
     """Return the facts of an installed environment and of the machine below it.
 
     Raises:
@@ -78,7 +84,7 @@ def read_installed(python: Path | None = None, options: ReadOptions = ReadOption
     return _read_folders(target, environment, shadows, options=options)
 
 
-def read_site_packages(folder: Path, root: Path | None = None, options: ReadOptions = ReadOptions()) -> Facts:
+def read_site_packages(folder: Path, root: Path | None = None, options: ReadOptions = _ASKED_NOTHING) -> Facts:
     """Return the facts of a bare folder of packages; the machine is examined only below `root`.
 
     Raises:
@@ -100,7 +106,7 @@ def read_site_packages(folder: Path, root: Path | None = None, options: ReadOpti
     return _read_folders(target, environment, (), root, options)
 
 
-def read_search_path(search_path: Sequence[Path], hub: HubOptions = HubOptions()) -> Facts:
+def read_search_path(search_path: Sequence[Path], hub: HubOptions = _NO_KERNELS) -> Facts:
     """Return the facts of the packages on a search path, such as that of the running interpreter."""
     folders = tuple(path for path in search_path if path.is_dir())
     target = TargetFacts(
@@ -138,7 +144,7 @@ def _read_folders(
     environment: Environment,
     shadows: tuple[Shadow, ...],
     root: Path | None = None,
-    options: ReadOptions = ReadOptions(),
+    options: ReadOptions = _ASKED_NOTHING,
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)

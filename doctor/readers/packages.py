@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from flexdoctor.facts import Distribution, ModuleFolder, PackagesFacts, Shadow, Unread
+from flexdoctor.frozen import dataclass
 from flexdoctor.readers.trees import fold_home, read_regular
 
 #: Modules whose owner and completeness the chain asks about.
@@ -24,6 +24,9 @@ CHAIN_MODULES = ("torch", "torch_npu", "triton")
 CHAIN_DISTRIBUTIONS = ("torch", "torch-npu", "triton-ascend", "triton", "torchvision", "torchaudio")
 #: Distributions that others ask for in ways that the chain minds.
 _WANTED = ("triton", "diffusers")
+_CHAIN_FILES = {module: re.compile(f"\n{module}/".encode()) for module in CHAIN_MODULES}
+_CHAIN_FILE = re.compile(f"\n(?:{'|'.join(CHAIN_MODULES)})/".encode())
+_HEADER_END = re.compile(rb"\n\r?\n")
 _SAMPLE = 5
 #: Above this size a file is compared by its recorded size alone: a compiled library of another build always differs
 #: in size, and hashing hundreds of megabytes would cost more than the whole check.
@@ -41,15 +44,15 @@ class RecordRow:
     size: int | None
 
 
-@dataclass
 class InstalledDistribution:
     """A dist-info or egg-info folder, read lazily. Problems are collected in `unread`."""
 
-    name: str
-    version: str
-    site: Path
-    folder: Path
-    unread: list[Unread] = field(default_factory=list)
+    def __init__(self, name: str, version: str, site: Path, folder: Path) -> None:
+        self.name = name
+        self.version = version
+        self.site = site
+        self.folder = folder
+        self.unread: list[Unread] = []
 
     @property
     def metadata_path(self) -> str:
@@ -57,17 +60,25 @@ class InstalledDistribution:
         return fold_home(self.folder)
 
     @cached_property
+    def _record(self) -> bytes | None:
+        return self._read("RECORD")
+
+    @property
     def record_text(self) -> str | None:
         """The text of RECORD, or None when it is absent or unreadable (the latter is noted)."""
-        return self._read("RECORD")
+        return None if self._record is None else self._text("RECORD", self._record)
 
     @cached_property
     def listed_modules(self) -> frozenset[str]:
-        """The modules of the chain below which RECORD lists files. The text of the many without any is not kept."""
-        text = f"\n{self.record_text or ''}"
-        found = frozenset(module for module in CHAIN_MODULES if f"\n{module}/" in text)
+        """The modules of the chain below which RECORD lists files. The content of the many without any is not kept."""
+        content = b"\n" + (self._record or b"")
+        # One look tells that there is none, as with nearly all distributions.
+        files = _CHAIN_FILES if _CHAIN_FILE.search(content) else {}
+        found = frozenset(module for module, file in files.items() if file.search(content))
         if not found and self.name not in CHAIN_DISTRIBUTIONS:
-            del self.record_text
+            if not content.isascii():
+                self._text("RECORD", content)
+            del self._record
         return found
 
     def rows_under(self, folder: str) -> tuple[RecordRow, ...]:
@@ -81,37 +92,37 @@ class InstalledDistribution:
         """Everything that RECORD lists. Parsing it whole takes long for torch; only a treatment needs it."""
         return tuple(_parse_record((self.record_text or "").splitlines()))
 
+    @property
+    def shallow_names(self) -> list[str]:
+        """The files that RECORD lists in the first two levels: enough to tell whether an installation broke off."""
+        # Digests are written without slashes, so those of a line are its name's: a tenth of torch's lines is parsed.
+        lines = [line for line in (self.record_text or "").split("\n") if line.count("/") < 3]
+        return [row[0].replace("\\", "/") for row in _record_rows(lines) if len(row) > 1]
+
     @cached_property
-    def shallow_rows(self) -> tuple[RecordRow, ...]:
-        """What RECORD lists in the first two levels: enough to tell whether an installation broke off."""
-        # What a lookahead has matched is not tried again in shorter forms, thousands of times over for torch.
-        found = re.finditer(r"\n(?=([^/,\n]+(?:/[^/,\n]+){0,2}))\1,[^\n]*", f"\n{self.record_text or ''}")
-        return tuple(_parse_record(match[0][1:] for match in found))
+    def metadata_header(self) -> str:
+        """The metadata without the description."""
+        content = self._read("METADATA") or self._read("PKG-INFO") or b""
+        end = _HEADER_END.search(content)
+        return self._text("METADATA", content[: end.start()] if end else content)
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
         """Requires-Dist of the metadata, as written."""
-        header = re.split(r"\n\r?\n", self.metadata_text or "", maxsplit=1)[0]
-        unfolded = re.sub(r"\r?\n[ \t]+", " ", header)
+        unfolded = re.sub(r"\r?\n[ \t]+", " ", self.metadata_header)
         return tuple(re.findall(r"^Requires-Dist:[ \t]*(.*\S)", unfolded, re.MULTILINE | re.IGNORECASE))
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
         """Tag lines of WHEEL."""
-        return tuple(re.findall(r"^Tag:\s*(\S+)", self._read("WHEEL") or "", re.MULTILINE))
-
-    @cached_property
-    def metadata_text(self) -> str | None:
-        """The text of METADATA (or PKG-INFO)."""
-        return self._read("METADATA") or self._read("PKG-INFO")
+        return tuple(re.findall(r"^Tag:\s*(\S+)", self._text("WHEEL", self._read("WHEEL") or b""), re.MULTILINE))
 
     @cached_property
     def wanted(self) -> frozenset[str]:
-        """Which of those that the chain minds the metadata mentions at all. The text of the many others is not kept."""
-        text = self.metadata_text or ""
-        found = frozenset(name for name in _WANTED if name in text)
+        """Which of those that the chain minds the metadata mentions. The text of the many others is not kept."""
+        found = frozenset(name for name in _WANTED if name in self.metadata_header)
         if not found and self.name not in CHAIN_DISTRIBUTIONS:
-            del self.metadata_text
+            del self.metadata_header
         return found
 
     @cached_property
@@ -126,7 +137,7 @@ class InstalledDistribution:
     def is_editable(self) -> bool:
         """Whether direct_url.json says that this is an editable install (PEP 610)."""
         try:
-            data = json.loads(self._read("direct_url.json") or "{}")
+            data = json.loads(self._read("direct_url.json") or b"{}")
             return bool(data.get("dir_info", {}).get("editable"))
         except (ValueError, AttributeError):
             return False
@@ -134,7 +145,7 @@ class InstalledDistribution:
     @property
     def record(self) -> str:
         """How RECORD is: present, absent or unreadable."""
-        if self.record_text is not None:
+        if self._record is not None:
             return "present"
         return "unreadable" if any(item.path.endswith("RECORD") for item in self.unread) else "absent"
 
@@ -161,38 +172,40 @@ class InstalledDistribution:
             return False
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != row.sha256
 
-    def _read(self, name: str) -> str | None:
-        path = f"{self.folder}/{name}"
+    def _read(self, name: str) -> bytes | None:
         try:
-            data = read_regular(path, _MAX_METADATA_BYTES)
+            return read_regular(f"{self.folder}/{name}", _MAX_METADATA_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._note(path, error.strerror or str(error))
+            self._note(name, error.strerror or str(error))
             return None
-        try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError:
-            self._note(path, "not UTF-8")
-            text = data.decode("utf-8", errors="replace")
-        return text.replace("\r\n", "\n") if "\r" in text else text
 
-    def _note(self, path: str, reason: str) -> None:
-        note = Unread(fold_home(path), reason)
+    def _text(self, name: str, content: bytes) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            self._note(name, "not UTF-8")
+            return content.decode(errors="replace")
+
+    def _note(self, name: str, reason: str) -> None:
+        note = Unread(fold_home(f"{self.folder}/{name}"), reason)
         if note not in self.unread:
             self.unread.append(note)
 
 
-def _parse_record(lines: Iterable[str]) -> Iterator[RecordRow]:
+def _record_rows(lines: Iterable[str]) -> Iterator[list[str]]:
     try:
-        for row in csv.reader(lines):
-            if not row or not row[0]:
-                continue
-            digest = row[1].removeprefix("sha256=") if len(row) > 1 and row[1].startswith("sha256=") else None
-            size = int(row[2]) if len(row) > 2 and row[2].isdigit() else None
-            yield RecordRow(row[0].replace("\\", "/"), digest, size)
+        yield from (row for row in csv.reader(lines) if row and row[0])
     except csv.Error:
         return
+
+
+def _parse_record(lines: Iterable[str]) -> Iterator[RecordRow]:
+    for row in _record_rows(lines):
+        digest = row[1].removeprefix("sha256=") if len(row) > 1 and row[1].startswith("sha256=") else None
+        size = int(row[2]) if len(row) > 2 and row[2].isdigit() else None
+        yield RecordRow(row[0].replace("\\", "/"), digest, size)
 
 
 def find_distributions(search_path: Iterable[Path]) -> tuple[list[InstalledDistribution], list[Unread]]:
@@ -253,8 +266,7 @@ def describe(item: InstalledDistribution) -> Distribution:
     if item.name not in CHAIN_DISTRIBUTIONS:
         return Distribution(item.name, item.version, item.metadata_path)
     # Only files inside site-packages: scripts and data files are allowed to be elsewhere.
-    rows = item.shallow_rows
-    files = [row.name for row in rows if not row.name.startswith(("/", "..")) and not row.name.endswith(".pyc")]
+    files = [name for name in item.shallow_names if not name.startswith(("/", "..")) and not name.endswith(".pyc")]
     missing = [name for name in files if not item.has_file(name)]
     return Distribution(
         name=item.name,
@@ -271,7 +283,7 @@ def describe(item: InstalledDistribution) -> Distribution:
 
 
 def _version_in(item: InstalledDistribution) -> str:
-    match = re.search(r"^Version:\s*(\S+)", item.metadata_text or "", re.MULTILINE)
+    match = re.search(r"^Version:\s*(\S+)", item.metadata_header, re.MULTILINE)
     return match[1] if match else ""
 
 
@@ -305,6 +317,8 @@ def wanting_triton(distributions: Iterable[InstalledDistribution]) -> Iterator[s
         if item.name in ("triton", "triton-ascend") or "triton" not in item.wanted:
             continue
         for line in item.requires:
+            if "triton" not in line.lower():
+                continue
             try:
                 requirement = Requirement(line)
             except InvalidRequirement:

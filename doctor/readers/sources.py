@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from flexdoctor.frozen import dataclass
 
@@ -136,20 +137,15 @@ class Assignment:
 def attribute_assignments(text: str, tree: ast.AST, attribute: str) -> Iterator[Assignment]:
     """Yield every assignment to `attribute` of a module-like name, with the name's imports resolved.
 
-    `tree` is that of `text`. Of its expressions only those are walked on whose lines the attribute stands.
+    `tree` is that of `text`. Only those nodes are walked on whose lines the attribute or an import stands.
     """
-    lines = {line_of(text, match.start()) for match in re.finditer(rf"\b{re.escape(attribute)}\b", text)}
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if attribute in line or "import" in line]
     found: list[tuple[str, int]] = []
     aliases: dict[str, str] = {}
     queue = deque([tree])
     while queue:
         node = queue.popleft()
-        queue += [
-            child
-            for child in ast.iter_child_nodes(node)
-            if not isinstance(child, ast.expr)
-            or any(child.lineno <= line <= (child.end_lineno or child.lineno) for line in lines)
-        ]
+        queue += [child for child in ast.iter_child_nodes(node) if _is_on(child, lines)]
         if isinstance(node, ast.Import | ast.ImportFrom):
             aliases.update(import_aliases(node))
         elif isinstance(node, ast.Assign):
@@ -161,6 +157,16 @@ def attribute_assignments(text: str, tree: ast.AST, attribute: str) -> Iterator[
             found.append((f"{owner}.{attribute}", node.lineno))
     for name, line in found:
         yield Assignment(resolve(name, aliases), line)
+
+
+def _is_on(node: ast.AST, lines: Sequence[int]) -> bool:
+    """Tell whether a node, where it knows, stands on one of the sorted `lines`."""
+    first: int | None = getattr(node, "lineno", None)
+    if first is None:
+        return True
+    last: int | None = getattr(node, "end_lineno", None)
+    behind = bisect_left(lines, first)
+    return behind < len(lines) and lines[behind] <= (last or first)
 
 
 def _setattr_owner(node: ast.Call, attribute: str) -> str | None:

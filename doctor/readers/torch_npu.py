@@ -28,11 +28,12 @@ from flexdoctor.readers.trees import Tree
 GATE_MODULE = "torch.nn.attention.flex_attention"
 FLEX_FILE = "torch_npu/_inductor/kernel/flex_attention.py"
 INDUCTOR = "torch_npu/_inductor/"
-#: Sub-packages that hold no patch of torch's eager or default-inductor path: graph engine, profiler, test helpers,
-#: and the inductor backends that are not the default one.
+#: What holds no patch of torch's eager or default-inductor path: graph engine, profiler, test helpers, the inductor
+#: backends that are not the default one, and the texts of docstrings, a sixth of all.
 SKIPPED = frozenset(
     f"torch_npu/{name}"
     for name in (
+        "_op_plugin_docs.py",
         "_inductor/ascend_npu_ir",
         "_inductor/ascendc",
         "_inductor/dvm",
@@ -45,6 +46,7 @@ SKIPPED = frozenset(
     )
 )
 _OWN_MODULES = ("torch", "torch_npu", "triton")
+_IMPORT = re.compile(r"[ \t]*(?:from (\.*)([\w.]*) import\b([^\n]*)|import ([\w.]+))")
 _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 
 
@@ -81,9 +83,12 @@ def _read_patches(
     torch-npu also has functions of its own of these names, so the assignment's target decides, never the name.
     """
     found = []
-    written = re.compile(rf"\.{attribute}\s*=[^=]|['\"]{attribute}['\"]")
+    # What a pattern begins with is looked for far faster than what stands behind an alternative.
+    written = re.compile(rf"{attribute}(?:\s*=[^=]|['\"])")
     for name, text in texts.items():
-        if attribute not in text or not written.search(text) or (module := parse_around(text, attribute)) is None:
+        if attribute not in text or not any(text[match.start() - 1] in ".'\"" for match in written.finditer(text)):
+            continue
+        if (module := parse_around(text, attribute)) is None:
             continue
         for assignment in attribute_assignments(text, module, attribute):
             target = assignment.target.rpartition(".")[0]
@@ -137,8 +142,6 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
     path = PurePosixPath(name)
     module = str(path.parent if path.name == "__init__.py" else path.with_suffix("")).replace("/", ".")
     stem = module.rpartition(".")[2]
-    absolute = re.compile(rf"[ \t]*(?:from|import) {re.escape(module)}\b")
-    relative = re.compile(rf"[ \t]*from \.+(?:[\w.]+\.)?{stem} import|[ \t]*from \. import [^\n]*\b{stem}\b")
     for other, text in texts.items():
         if other == name:
             continue
@@ -146,10 +149,25 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
         position = text.find(stem)
         while position != -1:
             start = text.rfind("\n", 0, position) + 1
-            if absolute.match(text, start) or (is_beside and relative.match(text, start)):
+            written = _IMPORT.match(text, start)
+            if written and (_is_absolute(written, module) or (is_beside and _is_relative(written, stem))):
                 yield other, line_of(text, start)
                 break
             position = text.find(stem, position + len(stem))
+
+
+def _is_absolute(written: re.Match[str], module: str) -> bool:
+    """Whether an import names `module` or what is below it."""
+    return f"{written[1] or ''}{written[2] or written[4]}.".startswith(f"{module}.")
+
+
+def _is_relative(written: re.Match[str], stem: str) -> bool:
+    """Whether an import with leading dots names a module `stem`."""
+    if not written[1]:
+        return False
+    if written[2]:
+        return f".{written[2]}".endswith(f".{stem}")
+    return written[1] == "." and stem in re.findall(r"\w+", written[3])
 
 
 def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | None, tuple[str, ...], Place | None]:
@@ -268,7 +286,7 @@ def _read_imports(tree: Tree, texts: Mapping[str, str]) -> Iterator[LoadImport]:
     reported = set[str]()
     while queue:
         name = queue.pop(0)
-        for module, line in _loaded_modules(texts.get(name, ""), name, is_loader=name == start):
+        for module, line_of_import in _loaded_modules(texts.get(name, ""), name, is_loader=name == start):
             if module.startswith("torch_npu."):
                 for file in (module.replace(".", "/") + ".py", module.replace(".", "/") + "/__init__.py"):
                     if file in texts and file not in seen and file.startswith(INDUCTOR):
@@ -278,10 +296,11 @@ def _read_imports(tree: Tree, texts: Mapping[str, str]) -> Iterator[LoadImport]:
             top = module.partition(".")[0]
             if top and top not in _OWN_MODULES and top not in reported and top not in sys.stdlib_module_names:
                 reported.add(top)
+                line = line_of_import()
                 yield LoadImport(top, tree.place(name, line, line_text(texts[name], line)))
 
 
-def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[str, int]]:
+def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[str, Callable[[], int]]]:
     # A newline is found thirty times faster than `^` is.
     pattern = re.compile(r"\n(?:from (\.*)([\w.]*) import \(?([^\n#]*)|import ([\w.]+))")
     parts: list[tuple[int, str]] = [(0, text)]
@@ -294,7 +313,7 @@ def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[
     package = name.split("/")[:-1]
     for offset, part in parts:
         for match in pattern.finditer(f"\n{part}"):
-            line = line_of(text, offset) + part.count("\n", 0, match.start())
+            line = functools.partial(_line_in_part, text, offset, part, match)
             if match[4]:
                 yield match[4], line
                 continue
@@ -304,3 +323,7 @@ def _loaded_modules(text: str, name: str, *, is_loader: bool) -> Iterator[tuple[
             for item in match[3].split(","):
                 if module.startswith("torch_npu") and item.strip():
                     yield f"{module}.{item.split()[0]}", line
+
+
+def _line_in_part(text: str, offset: int, part: str, match: re.Match[str]) -> int:
+    return line_of(text, offset) + part.count("\n", 0, match.start())

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from flexdoctor.facts import Place, Unread
 from flexdoctor.readers.packages import InstalledDistribution, RecordRow
-from flexdoctor.readers.trees import MAX_SOURCE_BYTES, fold_home
+from flexdoctor.readers.trees import MAX_SOURCE_BYTES, fold_home, source_text
 
 
 class WheelTree:
@@ -53,7 +53,12 @@ class WheelTree:
         return children
 
     def read(self, name: str) -> str | None:
-        """Return the text of a member; a member larger than a source file can be is not read."""
+        """Return the text of a member, as `FolderTree.read` does of a file."""
+        content = self.read_bytes(name)
+        return None if content is None else source_text(content)
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """Return the content of a member; a member larger than a source file can be is not read."""
         info = self.names.get(name)
         if info is None or self._archive is None:
             return None
@@ -62,7 +67,7 @@ class WheelTree:
             return None
         try:
             with self._archive.open(info) as member:
-                return member.read(MAX_SOURCE_BYTES).decode("utf-8-sig", errors="replace")
+                return member.read(MAX_SOURCE_BYTES)
         except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
             self._note(name, f"damaged: {error}")
         except Exception as error:  # noqa: BLE001 - zlib.error and its like differ between Python versions
@@ -78,10 +83,10 @@ class WheelTree:
         return tuple(sorted(self._children.get(name, (set(), set()))[1]))
 
     def sources(self, name: str, skip: frozenset[str] = frozenset()) -> Iterator[str]:
-        """Yield every `.py` member below `name`, but for the folders in `skip`."""
+        """Yield every `.py` member below `name`, but for the files and folders in `skip`."""
         for member in sorted(self.names):
             is_source = member.startswith(f"{name}/") and member.endswith(".py")
-            if is_source and not any(member.startswith(f"{folder}/") for folder in skip):
+            if is_source and not any(f"{member}/".startswith(f"{skipped}/") for skipped in skip):
                 yield member
 
     def exists(self, name: str) -> bool:
@@ -133,8 +138,8 @@ class WheelDistribution(InstalledDistribution):
         del row
         return False
 
-    def _read(self, name: str) -> str | None:
-        return self.tree.read(f"{self._info_folder}/{name}") if self._info_folder else None
+    def _read(self, name: str) -> bytes | None:
+        return self.tree.read_bytes(f"{self._info_folder}/{name}") if self._info_folder else None
 
 
 def open_wheelhouse(folder: Path) -> tuple[list[WheelDistribution], list[str]]:
