@@ -6,7 +6,6 @@ of the target's interpreter is asked, with a time limit.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -230,6 +229,8 @@ def _ask(executable: Path, time_limit: float) -> Environment:
         message = Text("{executable} does not start: {why}", "{executable} 无法启动：{why}")
         raise TargetError(message.format(executable=executable, why=error.strerror or error)) from error
     answer = done.stdout.decode("utf-8", errors="replace").rpartition(_MARK)[2]
+    import json  # noqa: PLC0415 - few interpreters have to be asked
+
     try:
         data = json.loads(answer.strip().splitlines()[0])
         sites = [Path(item) for item in data["sites"]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +22,6 @@ CHAIN_MODULES = ("torch", "torch_npu", "triton")
 CHAIN_DISTRIBUTIONS = ("torch", "torch-npu", "triton-ascend", "triton", "torchvision", "torchaudio")
 #: Distributions that others ask for in ways that the chain minds.
 _WANTED = ("triton", "diffusers")
-_CHAIN_FILES = {module: re.compile(f"\n{module}/".encode()) for module in CHAIN_MODULES}
 _CHAIN_FILE = re.compile(f"\n(?:{'|'.join(CHAIN_MODULES)})/".encode())
 _HEADER_END = re.compile(rb"\n\r?\n")
 _SAMPLE = 5
@@ -71,10 +68,10 @@ class InstalledDistribution:
     @cached_property
     def listed_modules(self) -> frozenset[str]:
         """The modules of the chain below which RECORD lists files. The content of the many without any is not kept."""
-        content = b"\n" + (self._record or b"")
+        content = self._record or b""
         # One look tells that there is none, as with nearly all distributions.
-        files = _CHAIN_FILES if _CHAIN_FILE.search(content) else {}
-        found = frozenset(module for module, file in files.items() if file.search(content))
+        modules = CHAIN_MODULES if content.startswith(b"t") or _CHAIN_FILE.search(content) else ()
+        found = frozenset(module for module in modules if _has_file_of(module, content))
         if not found and self.name not in CHAIN_DISTRIBUTIONS:
             if not content.isascii():
                 self._text("RECORD", content)
@@ -96,8 +93,9 @@ class InstalledDistribution:
     def shallow_names(self) -> list[str]:
         """The files that RECORD lists in the first two levels: enough to tell whether an installation broke off."""
         # Digests are written without slashes, so those of a line are its name's: a tenth of torch's lines is parsed.
-        lines = [line for line in (self.record_text or "").split("\n") if line.count("/") < 3]
-        return [row[0].replace("\\", "/") for row in _record_rows(lines) if len(row) > 1]
+        lines = [line for line in (self._record or b"").split(b"\n") if line.count(b"/") < 3]
+        rows = _record_rows(self._text("RECORD", b"\n".join(lines)).split("\n"))
+        return [row[0].replace("\\", "/") for row in rows if len(row) > 1]
 
     @cached_property
     def metadata_header(self) -> str:
@@ -136,8 +134,13 @@ class InstalledDistribution:
     @property
     def is_editable(self) -> bool:
         """Whether direct_url.json says that this is an editable install (PEP 610)."""
+        content = self._read("direct_url.json")
+        if not content:
+            return False
+        import json  # noqa: PLC0415 - what comes from an index has no such file
+
         try:
-            data = json.loads(self._read("direct_url.json") or b"{}")
+            data = json.loads(content)
             return bool(data.get("dir_info", {}).get("editable"))
         except (ValueError, AttributeError):
             return False
@@ -165,7 +168,9 @@ class InstalledDistribution:
                 return True
             if row.sha256 is None or size > MAX_HASHED_BYTES:
                 return False
-            import hashlib  # noqa: PLC0415 - takes in OpenSSL, and most environments have no file of two owners
+            # OpenSSL comes with it, and most environments have no file of two owners.
+            import base64  # noqa: PLC0415
+            import hashlib  # noqa: PLC0415
 
             digest = hashlib.sha256(path.read_bytes()).digest()
         except OSError:
@@ -192,6 +197,12 @@ class InstalledDistribution:
         note = Unread(fold_home(f"{self.folder}/{name}"), reason)
         if note not in self.unread:
             self.unread.append(note)
+
+
+def _has_file_of(module: str, record: bytes) -> bool:
+    folder = f"{module}/".encode()
+    # Several times as fast as `in`.
+    return record.startswith(folder) or re.search(b"\n" + folder, record) is not None
 
 
 def _record_rows(lines: Iterable[str]) -> Iterator[list[str]]:

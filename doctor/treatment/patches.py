@@ -10,7 +10,6 @@ from pathlib import Path
 from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
 from flexdoctor.text import Text
-from flexdoctor.treatment.journal import write_whole
 from flexdoctor.treatment.plan import SourcePatch, TreatmentError
 
 
@@ -121,4 +120,6 @@ def apply_patch(path: Path, patch: SourcePatch) -> None:
             ).format(path=path)
         )
     mode = stat.S_IMODE(path.stat().st_mode)
+    from flexdoctor.treatment.journal import write_whole  # noqa: PLC0415 - a check plans patches and applies none
+
     write_whole(path, changed(content, patch.line, patch.find, patch.replace, patch.also), mode)

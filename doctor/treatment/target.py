@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -84,6 +83,8 @@ def survey(facts: Facts) -> Target:
     Raises:
         TreatmentError: it does not answer.
     """
+    import json  # noqa: PLC0415 - a check plans, and asks nobody
+
     executable = facts.interpreter.executable
     if executable is None:
         raise TreatmentError(Text("this target has no interpreter to install with", "该目标没有可用于安装的解释器"), 2)

@@ -64,14 +64,21 @@ def take_turns(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Co
 def clean_environment() -> dict[str, str]:
     """Return the variables of a measured process: it keeps its compiled modules, and torch does not load torch_npu."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "FLEXDOCTOR_"))}
-    home = real_environments.cache() / "bench-home"  # some keep logs there
+    return {**kept, "HOME": str(_home()), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def _home() -> Path:
+    """Return an empty home, where some keep logs. Commands run in it: the settings of this project are not theirs."""
+    home = real_environments.cache() / "bench-home"
     home.mkdir(exist_ok=True)
-    return {**kept, "HOME": str(home), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return home
 
 
 def _run(command: Sequence[str]) -> tuple[float, float, float]:
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=clean_environment())
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=clean_environment(), cwd=_home()
+    )
     assert process.stderr is not None
     said = process.stderr.read().decode(errors="replace")
     process.stderr.close()
