@@ -14,6 +14,7 @@ from flexdoctor.chain import diagnose
 from flexdoctor.checks import CHAIN
 from flexdoctor.collecting import report_text
 from flexdoctor.facts import Distribution, Facts
+from flexdoctor.findings import Waiver
 from flexdoctor.nodes import STARTED_KIND, NodeIdentity
 from flexdoctor.reports.document import node_document
 from flexdoctor.serialise import to_json
@@ -58,9 +59,9 @@ def overwritten(facts: Facts) -> Facts:
     return dataclasses.replace(with_versions(facts, triton=UPSTREAM.version), triton=triton)
 
 
-def document_of(facts: Facts) -> dict[str, Any]:
+def document_of(facts: Facts, *waivers: Waiver) -> dict[str, Any]:
     """Return the document of one node, without who the node is."""
-    return node_document(diagnose(facts, CHAIN), facts)
+    return node_document(diagnose(facts, CHAIN, waivers=waivers), facts)
 
 
 def write_node(folder: Path, document: Mapping[str, Any], identity: NodeIdentity) -> Path:

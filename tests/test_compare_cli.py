@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import html
 import json
 import re
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from flexdoctor.cli import app
 from flexdoctor.comparing import Gathering
 from flexdoctor.comparison import Comparison
+from flexdoctor.findings import Waiver
 from flexdoctor.nodes import NodeReport, StartedTrace, Unusable
 from flexdoctor.reports.compare_rendering import CompareFormat, render
 from flexdoctor.reports.rendering import Page
@@ -109,6 +111,19 @@ def test_json_is_valid_and_agrees_with_the_exit_code(job: Path, tmp_path: Path) 
     assert document["verdict"] == "faulty"
     assert document["missing"] == {"count": 1, "hosts": []}
     assert compare(job, "--exit-zero").exit_code == 0
+
+
+def test_json_tells_what_a_node_was_decided_to_live_with(tmp_path: Path) -> None:
+    for number in range(3):
+        write_node(tmp_path, WELL, slurm_node(number))
+    waiver = Waiver("FD213", "until the next image", datetime.date(2099, 1, 31))
+    write_node(tmp_path, document_of(overwritten(UNEXAMINED), waiver), slurm_node(3))
+    document = json.loads(compare(tmp_path, "-f", "json").stdout)
+    jsonschema.validate(document, SCHEMA)
+    waived = [item for group in document["groups"] for item in group["only_here"] if item["code"] == "FD213"]
+    assert [item["waiver"] for item in waived] == [
+        {"code": "FD213", "reason": "until the next image", "expires": "2099-01-31"}
+    ]
 
 
 @pytest.mark.parametrize(

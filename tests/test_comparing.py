@@ -22,8 +22,6 @@ from node_folders import (
 )
 from samples import HEALTHY
 
-from flexdoctor.chain import diagnose
-from flexdoctor.checks import CHAIN
 from flexdoctor.collecting import report_text
 from flexdoctor.comparing import Expectation, Gathering
 from flexdoctor.comparison import Comparison, FailOn, exit_code
@@ -31,7 +29,6 @@ from flexdoctor.facts import Facts
 from flexdoctor.findings import Waiver
 from flexdoctor.nodes import NodeReport, NodeSnapshot, StartedTrace, Unusable
 from flexdoctor.readers.node_reports import ReportReader
-from flexdoctor.reports.document import node_document
 
 NOBODY_SAID = Expectation()
 WELL = document_of(UNEXAMINED)
@@ -379,16 +376,11 @@ def test_a_crashed_check_could_not_complete() -> None:
     assert exit_code(gathering.compare(), fail_on="error") == 3
 
 
-def waived(facts: Facts) -> dict[str, object]:
-    """Return the document of a node that lives with FD213."""
-    report = diagnose(facts, CHAIN, waivers=[Waiver("FD213", "known")])
-    return node_document(report, facts)
-
-
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_waived_node_does_not_speak_for_a_broken_one(tmp_path: Path, order: tuple[int, int]) -> None:
     broken = overwritten(UNEXAMINED)
-    for document, number in zip((waived(broken), document_of(broken)), order, strict=True):
+    documents = (document_of(broken, Waiver("FD213", "known")), document_of(broken))
+    for document, number in zip(documents, order, strict=True):
         write_node(tmp_path, document, slurm_node(number))
     comparison = compare_folder(tmp_path)
     assert sorted(group.verdict for group in comparison.groups) == ["broken", "waived"]

@@ -6,9 +6,9 @@ from typing import Any
 
 from flexdoctor import __version__
 from flexdoctor.comparison import Comparison, Group
-from flexdoctor.findings import Finding
 from flexdoctor.knowledge import newest_date
 from flexdoctor.reports.compare_rendering import headline, unusable_line
+from flexdoctor.reports.document import finding_document
 from flexdoctor.serialise import to_json
 from flexdoctor.text import Language
 
@@ -107,20 +107,4 @@ def _group(group: Group, language: Language) -> dict[str, Any]:
             }
             for item in group.findings
         ],
-    }
-
-
-def finding_document(finding: Finding, language: Language) -> dict[str, Any]:
-    """Return a finding with its proof."""
-    return {
-        "code": finding.code,
-        "link": finding.link,
-        "status": finding.status,
-        "severity": finding.severity,
-        "title": finding.title.to(language),
-        "detail": finding.detail.to(language),
-        "evidence": [to_json(item) for item in finding.evidence],
-        "predicted_errors": list(finding.predicted_errors),
-        "affects": list(finding.affects),
-        "remedy": finding.remedy.to(language),
     }

@@ -54,7 +54,8 @@ def report_document(
         "root_cause": report.root_cause.code if report.root_cause else None,
         "capabilities": {name: to_json(report.capabilities[name]) for name in CAPABILITIES},
         "findings": [
-            _finding(item, language, [fix.name for fix in fixes if item.code in fix.opens]) for item in report.findings
+            {**finding_document(item, language), "fixes": [fix.name for fix in fixes if _opens(fix, item)]}
+            for item in report.findings
         ],
         "plan": plan_document(plan, language) if plan else [],
         "configuration": configuration,
@@ -98,7 +99,12 @@ def head() -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding, language: Language, fixes: Sequence[str]) -> dict[str, Any]:
+def _opens(fix: Fix, finding: Finding) -> bool:
+    return finding.status in ("fail", "warn") and finding.code in fix.opens
+
+
+def finding_document(finding: Finding, language: Language) -> dict[str, Any]:
+    """Return a finding with its proof, as a report and a comparison show it."""
     return {
         "code": finding.code,
         "link": finding.link,
@@ -111,7 +117,6 @@ def _finding(finding: Finding, language: Language, fixes: Sequence[str]) -> dict
         "predicted_errors": list(finding.predicted_errors),
         "affects": list(finding.affects),
         "remedy": finding.remedy.to(language),
-        "fixes": list(fixes) if finding.status in ("fail", "warn") else [],
         "waiver": _waiver(finding.waiver) if finding.waiver else None,
     }
 

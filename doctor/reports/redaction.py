@@ -15,6 +15,8 @@ _NOBODY = frozenset({"root", "user", "admin", "ubuntu", "runner", "localhost", "
 #: Where a path may begin: behind what is no part of one (a Chinese character is none), a scheme, an option like `-L`.
 _BEGIN = r"(?:(?<![A-Za-z0-9_./-])|(?<=://)|(?<=-[A-Za-z])(?<![A-Za-z0-9_./-]-[A-Za-z]))"
 _HOME = re.compile(_BEGIN + r"(?:/(?:home|Users|data/home)/[^/\s:'\"]+|/root(?![A-Za-z0-9_-]|\.[A-Za-z0-9_]))")
+#: What makes another word of a name that it touches. Chinese is written without spaces around a name.
+_LETTER = r"[^\W\u3400-\u9fff]"
 _CREDENTIALS = re.compile(r"://[^/\s@]+@")
 _SECRET = re.compile(r"([?&][\w.-]*(?:token|key|password|secret)=)[^&\s'\"#]+", re.IGNORECASE)
 
@@ -30,7 +32,7 @@ class Redaction:
         }
         kept = _NOBODY | {dist.name for dist in facts.packages.distributions}
         self._names = [
-            (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", re.IGNORECASE), f"({kind})")
+            (re.compile(rf"(?<!{_LETTER})(?<![.-]){re.escape(name)}(?!{_LETTER}|-)", re.IGNORECASE), f"({kind})")
             for kind, given in names.items()
             for name in given
             if name and len(name) > 2 and name.lower() not in kept

@@ -94,6 +94,19 @@ def test_what_is_taken_out(said: str, shown_as: str) -> None:
     assert Redaction(samples.HEALTHY)(said) == shown_as
 
 
+@pytest.mark.parametrize(
+    ("said", "shown_as"),
+    [
+        ("设备属主为alice，用户alice没有权限", "设备属主为(user)，用户(user)没有权限"),
+        ("alice's malice, alice-2, x.alice", "(user)'s malice, alice-2, x.alice"),
+        ("málice", "málice"),
+    ],
+)
+def test_a_name_is_found_wherever_it_is_a_word(monkeypatch: pytest.MonkeyPatch, said: str, shown_as: str) -> None:
+    monkeypatch.setenv("USER", "alice")
+    assert Redaction(samples.HEALTHY)(said) == shown_as
+
+
 def test_names_that_are_words_of_ours_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "torch")
     monkeypatch.setattr(platform, "node", lambda: "npu")
