@@ -215,6 +215,15 @@ def test_markdown_takes_no_name_for_markup(comparison: Comparison) -> None:
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
 
 
+@pytest.mark.parametrize("silent", [1, 3])
+def test_nothing_is_claimed_of_an_environment_that_is_not_told(tmp_path: Path, silent: int) -> None:
+    for number in range(3):
+        document = {**WELL, "environment": {}, "fingerprint": None} if number < silent else WELL
+        write_node(tmp_path, document, slurm_node(number))
+    headline = json.loads(compare(tmp_path, "-f", "json").stdout)["headline"]
+    assert headline == f"no fault found; {silent} of 3 nodes do not tell their environment"
+
+
 def test_quiet_is_the_headline_alone(job: Path) -> None:
     assert compare(job, "-q").stdout.count("\n") == 1
 

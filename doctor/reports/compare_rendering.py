@@ -178,6 +178,11 @@ def _all_there(comparison: Comparison) -> Text:
         ).format(count=waived, total=total)
     if total == 1:
         return Text("one node, no fault found", "1 个节点，未发现故障")
+    if untold := sum(len(group.nodes) for group in groups if group.fingerprint is None):
+        return Text(
+            "no fault found; {count} of {total} nodes do not tell their environment",
+            "未发现故障；{total} 个节点中有 {count} 个的报告不含环境信息",
+        ).format(count=untold, total=total)
     if len(groups) == 1:
         return Text("{total} nodes, all alike, no fault found", "{total} 个节点完全一致，未发现故障").format(
             total=total
