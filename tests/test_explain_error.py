@@ -85,6 +85,13 @@ def test_an_unknown_error_is_said_to_be_unknown_with_its_line() -> None:
     assert headline.startswith("not known to flexdoctor; the line that looks most like the cause is 2: KeyError")
 
 
+def test_several_unknown_errors_name_one_command() -> None:
+    done = explain("-", "--lang", "en", text=b"KeyError: 'lm_head'\nFileNotFoundError: no weights\nOddError: x\n")
+    lines = done.stdout.decode().splitlines()
+    assert lines.count("  what: not known to flexdoctor") > 1
+    assert lines.count("  check: flexdoctor check") == 1
+
+
 def test_without_an_exception_the_line_that_looks_most_like_the_cause_is_told() -> None:
     done = explain("-", "--lang", "en", text=b"[ERROR] odd\nx.cpp:1: fatal error: y.h: No such file\n[ERROR] end\n")
     assert done.returncode == 3

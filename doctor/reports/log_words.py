@@ -149,6 +149,9 @@ def _said(finding: LogFinding, report: LogReport, explainers: Explainers, langua
     for other in finding.also:
         text = Text("line {line}: {text}", "第 {line} 行：{text}")
         yield "also", text.format(line=other.root.line, text=quote(other.root.headline)).to(language), False
+    unknown = (item for item in report.findings if item.kind == "unknown" and item.follows is None)
+    if finding.kind == "unknown" and finding is not next(unknown, None):
+        return  # the same command for all of them: the first names it
     for name, command in commands(finding, explainers):
         yield name, command, True
 
