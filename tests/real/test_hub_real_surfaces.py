@@ -18,7 +18,8 @@ def stubs(folder: Path) -> Path:
     """Look-alikes of what the setup.py of a kernel imports before it says what it is called."""
     extension = (
         "class CppExtension:\n    def __init__(self, *a, **k): pass\n"
-        "BuildExtension = CUDAExtension = NpuExtension = CppExtension\nCUDA_HOME = None\nIS_HIP_EXTENSION = False\n"
+        "BuildExtension = CUDAExtension = NpuExtension = CppExtension\nIS_HIP_EXTENSION = False\n"
+        "def __getattr__(name):\n    return None  # CUDA_HOME, ROCM_HOME and their like\n"
     )
     for name in ("torch/utils", "torch_npu/utils"):
         (folder / name).mkdir(parents=True)
