@@ -138,4 +138,4 @@ def test_stdin_that_is_no_text_is_named() -> None:
 def test_a_code_alone_has_a_chinese_headline() -> None:
     done = explain("-", "--lang", "zh", text=b"aclrtX failed, error code is 507011\n")
     assert done.returncode == 1
-    assert done.stdout.decode().splitlines()[1].startswith("仅知错误码 507011（ACL_ERROR_RT_MODEL_EXECUTE）")
+    assert done.stdout.decode().splitlines()[1] == "错误码 507011（ACL_ERROR_RT_MODEL_EXECUTE）：模型执行失败"

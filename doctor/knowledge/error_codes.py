@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import datetime
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+from flexdoctor.frozen import dataclass
 from flexdoctor.knowledge import load_table
+from flexdoctor.text import NOTHING, Text
 
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """What is known of one code. `doubt` says what of it is not first-hand; empty when all of it is."""
+    """What is known of one code. `doubt` says what of it is not first-hand; empty when all of it is.
+
+    A meaning that was only read off the name has no Chinese: there the name itself says as much.
+    """
 
     family: str
     code: str
     name: str
-    meaning: str
+    meaning: Text
     source: str
     date: datetime.date
-    causes: str = ""
+    causes: Text = NOTHING
     doubt: str = ""
 
 
@@ -27,10 +32,23 @@ class ErrorCode:
 def error_codes() -> tuple[ErrorCode, ...]:
     """Return every known code."""
     return tuple(
-        ErrorCode(family=table["family"], source=table["source"], date=table["date"], **row)
+        ErrorCode(
+            family=table["family"],
+            code=row["code"],
+            name=row["name"],
+            meaning=_text(row["meaning"]),
+            source=table["source"],
+            date=table["date"],
+            causes=_text(row.get("causes", "")),
+            doubt=row.get("doubt", ""),
+        )
         for table in load_table("error_codes")["table"]
         for row in table["rows"]
     )
+
+
+def _text(given: str | Mapping[str, str]) -> Text:
+    return Text(given, "") if isinstance(given, str) else Text(given["en"], given["zh"])
 
 
 def look_up(code: str | int) -> tuple[ErrorCode, ...]:

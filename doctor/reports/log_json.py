@@ -47,7 +47,13 @@ def _finding(finding: LogFinding, explainers: Explainers, language: Language) ->
         "telling_line": finding.telling or None,
         **incident,
         "runtime_codes": [
-            {"code": row.code, "name": row.name, "meaning": row.meaning, "causes": row.causes, "source": row.source}
+            {
+                "code": row.code,
+                "name": row.name,
+                "meaning": row.meaning.to(language),
+                "causes": row.causes.to(language),
+                "source": row.source,
+            }
             for row in finding.runtime
         ],
         "also": to_json(finding.also),

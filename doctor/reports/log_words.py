@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from flexdoctor.knowledge.error_codes import ErrorCode
 from flexdoctor.log_facts import Incident, LogFacts
 from flexdoctor.log_findings import LogFinding, LogReport
 from flexdoctor.pages import Entry
@@ -133,8 +134,7 @@ _Said = tuple[str, str, bool]
 def _said(finding: LogFinding, report: LogReport, explainers: Explainers, language: Language) -> Iterator[_Said]:
     yield from _judgement(finding, report, explainers, language)
     for row in finding.runtime:
-        causes = f" ({row.causes})" if row.causes else ""
-        yield "runtime", f"{row.code} {row.name}: {row.meaning}{causes}", False
+        yield "runtime", _code(row, language), False
     if finding.follows is not None:
         text = Text(
             "most likely from the error of line {line}: mend that one first", "很可能源于第 {line} 行的错误：请先解决它"
@@ -222,8 +222,16 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _runtime(finding: LogFinding, language: Language) -> str:
     row = finding.runtime[0]
-    known = Text("{code} {name}: {meaning}", "仅知错误码 {code}（{name}）")
-    return known.format(code=row.code, name=row.name, meaning=row.meaning).to(language)
+    told = "错误码 {code}（{name}）：{meaning}" if row.meaning.zh else "仅知错误码 {code}（{name}）"
+    return Text("{code} {name}: {meaning}", told).format(code=row.code, name=row.name, meaning=row.meaning).to(language)
+
+
+def _code(row: ErrorCode, language: Language) -> str:
+    """Return what is known of an error code of the runtime."""
+    colon, brackets = ("：", "（{}）") if language == "zh" else (": ", " ({})")
+    meaning, causes = row.meaning.to(language), row.causes.to(language)
+    told = f"{colon}{meaning}" if meaning else ""
+    return f"{row.code} {row.name}{told}{brackets.format(causes) if causes else ''}"
 
 
 def _or(codes: Sequence[str], language: Language) -> str:

@@ -161,7 +161,17 @@ def test_doubt_of_a_derived_meaning_is_kept() -> None:
     assert len(rows) > 450
     derived = [row for row in rows if row.doubt == "meaning derived from the name"]
     assert derived
-    assert all(re.fullmatch(r"\(.*\)", row.meaning) for row in derived)
+    assert all(re.fullmatch(r"\(.*\)", row.meaning.en) and not row.meaning.zh for row in derived)
+
+
+def test_what_is_known_of_a_code_is_told_in_both_languages() -> None:
+    for row in error_codes.error_codes():
+        for text in (row.meaning, row.causes):
+            is_read_off_the_name = bool(re.fullmatch(r"\(.*\)", text.en))
+            assert bool(text.zh) == (bool(text.en) and not is_read_off_the_name), row
+        # A report that is cited is cited in both.
+        cited = re.compile(r"[\w-]+/[\w-]+#\d+")
+        assert cited.findall(row.causes.en) == cited.findall(row.causes.zh), row
 
 
 def test_every_row_of_every_table_has_a_source_and_a_date() -> None:
