@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from flexdoctor import __version__
-from flexdoctor.commands.running import StopError
-from flexdoctor.text import Language, Text
+from flexdoctor.commands.running import StopError, asked, asked_language
+from flexdoctor.text import Text
 
 #: Each command by the name that a user types: module and function below `flexdoctor.commands`, and what it does.
 COMMANDS = {
@@ -35,10 +35,11 @@ class _Commands(TyperGroup):
         super().__init__(**attributes)
         self.commands = {name: TyperCommand(name, short_help=what) for name, (_, what) in COMMANDS.items()}
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands; their modules need not be imported for that."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, what) for name, (_, what) in COMMANDS.items()])
+        from flexdoctor.commands.help import write_root  # noqa: PLC0415
+
+        write_root(self, ctx, formatter, {name: what for name, (_, what) in COMMANDS.items()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
@@ -84,27 +85,13 @@ def _root(
         raise typer.Exit(2)
 
 
-def _asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str | None:
-    """Return the value of an option, as far as that can be told from a command line that does not parse."""
-    asked = os.environ.get(variable)
-    for position, argument in enumerate(arguments):
-        if argument in names:
-            asked = arguments[position + 1] if position + 1 < len(arguments) else asked
-        elif argument.startswith(tuple(f"{name}=" for name in names)):
-            asked = argument.partition("=")[2]
-        elif argument.startswith(tuple(name for name in names if not name.startswith("--"))):
-            asked = argument[2:]
-    return asked
-
-
 def _stop(message: Text, exit_code: int, arguments: list[str], *, reported: bool = False) -> NoReturn:
     """End with one line on stderr, and with what the format that was asked for says of such an end."""
     from flexdoctor.console import choose_language, write_report  # noqa: PLC0415
 
-    lang = _asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
-    wanted: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
-    asked = _asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT")
-    said = None if reported else _rendered(arguments, asked, message.to(wanted or "en"), exit_code)
+    wanted = asked_language(arguments)
+    format_ = asked(arguments, ("--format", "-f"), "FLEXDOCTOR_FORMAT")
+    said = None if reported else _rendered(arguments, format_, message.to(wanted or "en"), exit_code)
     if said is not None:
         try:
             write_report(said, None)

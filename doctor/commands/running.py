@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flexdoctor.commands import options
     from flexdoctor.facts import Facts
     from flexdoctor.findings import Report
+    from flexdoctor.text import Language
     from flexdoctor.treatment.plan import Fix, Plan
 
 
@@ -27,6 +28,25 @@ class StopError(UserError):
         super().__init__(message)
         self.exit_code = exit_code
         self.reported = reported
+
+
+def asked(arguments: list[str], names: tuple[str, ...], variable: str) -> str | None:
+    """Return the value of an option, as far as that can be told from a command line that does not parse."""
+    found = os.environ.get(variable)
+    for position, argument in enumerate(arguments):
+        if argument in names:
+            found = arguments[position + 1] if position + 1 < len(arguments) else found
+        elif argument.startswith(tuple(f"{name}=" for name in names)):
+            found = argument.partition("=")[2]
+        elif argument.startswith(tuple(name for name in names if not name.startswith("--"))):
+            found = argument[2:]
+    return found
+
+
+def asked_language(arguments: list[str]) -> Language | None:
+    """Return the language that was asked for, on a command line that need not parse."""
+    language = asked(arguments, ("--lang",), "FLEXDOCTOR_LANG")
+    return "zh" if language == "zh" else "en" if language == "en" else None
 
 
 def read(**options: Any) -> Facts:
