@@ -47,7 +47,8 @@ SKIPPED = frozenset(
     )
 )
 _OWN_MODULES = ("torch", "torch_npu", "triton")
-_IMPORT = re.compile(r"[ \t]*(?:from (\.*)([\w.]*) import\b([^\n]*)|import ([\w.]+))")
+#: Dots, module and names of `from ... import`, or the module of `import`.
+_IMPORT = re.compile(r"[ \t]*(?:from (\.*)([\w.]*) import\b([ \t]*\([^)]*|[^\n]*)|import ([\w.]+))")
 _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 
 
@@ -146,29 +147,36 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
     for other, text in texts.items():
         if other == name:
             continue
-        is_beside = PurePosixPath(other).parent == path.parent
         position = text.find(stem)
         while position != -1:
-            start = text.rfind("\n", 0, position) + 1
-            written = _IMPORT.match(text, start)
-            if written and (_is_absolute(written, module) or (is_beside and _is_relative(written, stem))):
-                yield other, line_of(text, start)
+            written = _import_at(text, position)
+            if written and any(f"{item}.".startswith(f"{module}.") for item in _imported(written, other)):
+                yield other, line_of(text, written.start())
                 break
             position = text.find(stem, position + len(stem))
 
 
-def _is_absolute(written: re.Match[str], module: str) -> bool:
-    """Whether an import names `module` or what is below it."""
-    return f"{written[1] or ''}{written[2] or written[4]}.".startswith(f"{module}.")
+def _import_at(text: str, position: int) -> re.Match[str] | None:
+    """Return the import statement in which a word stands, None where it stands in none."""
+    if written := _IMPORT.match(text, text.rfind("\n", 0, position) + 1):
+        return written
+    opened = text.rfind("import (", 0, position)
+    if opened == -1 or text.find(")", opened, position) != -1:
+        return None
+    return _IMPORT.match(text, text.rfind("\n", 0, opened) + 1)
 
 
-def _is_relative(written: re.Match[str], stem: str) -> bool:
-    """Whether an import with leading dots names a module `stem`."""
-    if not written[1]:
-        return False
-    if written[2]:
-        return f".{written[2]}".endswith(f".{stem}")
-    return written[1] == "." and stem in re.findall(r"\w+", written[3])
+def _imported(written: re.Match[str], importer: str) -> Iterator[str]:
+    """Yield the dotted names that an import statement in the file `importer` takes in, modules or not."""
+    if written[4]:
+        yield written[4]
+        return
+    package = importer.split("/")[:-1]
+    base = package[: len(package) + 1 - len(written[1])] if written[1] else []
+    module = ".".join([*base, *filter(None, written[2].split("."))])
+    yield module
+    for item in re.findall(r"(\w+)(?:\s+as\s+\w+)?", re.sub(r"#[^\n]*", "", written[3])):
+        yield f"{module}.{item}"
 
 
 def _read_kernel_imports(tree: Tree, texts: Mapping[str, str]) -> tuple[str | None, tuple[str, ...], Place | None]:

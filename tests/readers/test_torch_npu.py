@@ -33,6 +33,29 @@ def test_the_import_that_applies_a_patch_is_the_proof(site: Path) -> None:
     assert patch.via.line == 2
 
 
+@pytest.mark.parametrize(
+    ("statement", "when"),
+    [
+        ("from torch_npu.utils import patch_flexattention", "import"),
+        ("from torch_npu.utils import (\n    other,  # the first\n    patch_flexattention as p,\n)", "import"),
+        ("from ...utils.patch_flexattention import patch", "import"),
+        ("from ...utils import patch_flexattention", "import"),
+        ("import torch_npu.utils.patch_flexattention as p", "import"),
+        ("from torch_npu.utils import patch_flexattention_old", "unrecognised"),
+        ("from other.utils import patch_flexattention", "unrecognised"),
+        ("from .utils import patch_flexattention", "unrecognised"),
+        ("from torch_npu.utils import other\nNAME = 'patch_flexattention'", "unrecognised"),
+        ("from torch_npu.utils import (\n    other,\n)\npatch_flexattention()", "unrecognised"),
+        ("from torch_npu.utils import other as patch_flexattention", "unrecognised"),
+    ],
+)
+def test_whatever_way_the_start_up_imports_a_patch(site: Path, statement: str, when: str) -> None:
+    builders.install_torch_npu(site)
+    (site / "torch_npu/_init/patches/npu_patches.py").write_text(f"{statement}\n")
+    (patch,) = read_torch_npu(FolderTree(site), "").gate_patches
+    assert patch.when == when
+
+
 def test_a_function_of_the_same_name_elsewhere_is_no_patch(site: Path) -> None:
     builders.install_torch_npu(site, builders.TorchNpuShape(gate=None))
     rpc = site / "torch_npu/distributed/rpc/backend_registry.py"
