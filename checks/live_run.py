@@ -163,7 +163,7 @@ STAGES = {
     "python": StageMeaning(Text("python", "启动 python")),
     "torch": StageMeaning(Text("import torch", "导入 torch")),
     "torch_npu": StageMeaning(Text("import torch_npu", "导入 torch_npu")),
-    "autoload": StageMeaning(Text("import torch with autoload", "自动加载后端的 import torch")),
+    "autoload": StageMeaning(Text("import torch with autoload", "import torch（自动加载后端）")),
     "devices": StageMeaning(Text("the device", "设备查询")),
     "properties": StageMeaning(Text("device properties", "设备属性检查"), COMPILED),
     "triton": StageMeaning(Text("triton and its driver", "triton 及其驱动"), COMPILED),
