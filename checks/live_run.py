@@ -131,7 +131,7 @@ STATIC_YES = Fault(
     "FD416",
     Text(
         "the files say that {what} can run, the device says no: what flexdoctor knows is wrong here",
-        "从文件看{what}可用，设备实测却不行：flexdoctor 的知识在此有误",
+        "从文件看{what}可用，设备实测却不行：flexdoctor 的知识库在此有误",
     ),
     severity="warning",
     blocks=False,
@@ -140,7 +140,7 @@ STATIC_NO = Fault(
     "FD417",
     Text(
         "the files say that {what} cannot run ({codes}), but it ran on the device: what flexdoctor knows is wrong here",
-        "从文件看{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识在此有误",
+        "从文件看{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识库在此有误",
     ),
     severity="warning",
     blocks=False,

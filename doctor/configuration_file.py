@@ -78,7 +78,7 @@ SHAPE = Shape(
             means=Text("what to examine where the command line names nothing", "命令行未指定时的检查对象"),
         ),
         "knowledge": Key(
-            "texts", single=True, means=Text("files with sets of packages of your own", "列有自定软件包组合的文件")
+            "texts", single=True, means=Text("files with sets of packages of your own", "自定义软件包组合的文件")
         ),
         "plugins": Key(
             "texts",
