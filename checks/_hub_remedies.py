@@ -124,7 +124,7 @@ def _patch(surface: Surface, missing: list[WantedName]) -> Text:
     lines = ", ".join(f"{name.place.path.rpartition('/')[2]}:{name.place.line}" for name in missing)
     return Text(
         "drop «_wrapped» from the names at {lines}, which the kernel has (lost with the next install)",
-        "将 {lines} 处名称中的 “_wrapped” 去掉，内核具有该名称（重装后失效）",
+        "将 {lines} 处名称中的“_wrapped”去掉，内核中有去掉后的名称（重装后失效）",
     ).format(lines=lines)
 
 

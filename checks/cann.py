@@ -58,7 +58,7 @@ MIXED = Fault(
 )
 HALF_SOURCED = Fault(
     "FD126",
-    Text("CANN {version} is sourced only in part: {what}", "CANN {version} 只加载了一部分：{what_zh}"),
+    Text("CANN {version} is sourced only in part: {what}", "CANN {version} 的环境变量只设置了一部分：{what_zh}"),
     affects=CAPABILITIES,
 )
 REFUSED = Fault(
@@ -87,7 +87,7 @@ NO_KERNELS = Fault(
     "FD141",
     Text(
         "CANN {version} has no operator kernels for {chip}",
-        "CANN {version} 没有{chip_zh}的算子二进制包",
+        "CANN {version} 没有{chip_zh}的算子包",
     ),
     affects=CAPABILITIES,
 )
@@ -354,7 +354,7 @@ def _no_ascend(machine: MachineFacts, errors: list[str]) -> Finding:
         detail=on_bus + nothing if machine.pci else nothing,
         remedy=Text(
             "to use torch here without an NPU: export TORCH_DEVICE_BACKEND_AUTOLOAD=0, or uninstall torch-npu",
-            "若要在此无 NPU 使用 torch：export TORCH_DEVICE_BACKEND_AUTOLOAD=0，或卸载 torch-npu",
+            "若要在没有 NPU 的此环境使用 torch：export TORCH_DEVICE_BACKEND_AUTOLOAD=0，或卸载 torch-npu",
         )
         if errors
         else Text("run flexdoctor on the Ascend machine", "请在昇腾机器上运行 flexdoctor"),
@@ -379,7 +379,7 @@ def _sourced(machine: MachineFacts, toolkit: CannInstallation) -> Finding:
         )
     return passed(
         LINK,
-        Text("{version} at {path}, sourced", "{version}，位于 {path}，已加载").format(
+        Text("{version} at {path}, sourced", "{version}，位于 {path}，已加载环境变量").format(
             version=toolkit.version or "?", path=toolkit.path
         ),
         evidence=evidence,
@@ -510,7 +510,7 @@ def _nnal(facts: Facts, machine: MachineFacts) -> Iterator[Finding]:
                 LINK,
                 NNAL,
                 what=f"{package.version or package.path} is installed but not sourced",
-                what_zh=f"{package.version or package.path} 已安装但未加载",
+                what_zh=f"{package.version or package.path} 已安装但未加载环境变量",
                 evidence=[
                     Evidence("variable", "ATB_HOME_PATH is not set"),
                     Evidence("file", f"NNAL {package.version or '?'}", path=package.path),

@@ -69,7 +69,9 @@ def examine(facts: Facts) -> Iterator[Finding]:
     elif gate.form == "absent":
         yield passed(
             LINK,
-            Text("torch {torch} checks no device here", "torch {torch} 此处不检查设备").format(torch=torch.version),
+            Text("torch {torch} checks no device here", "torch {torch} 的 flex_attention 不检查设备").format(
+                torch=torch.version
+            ),
             evidence=at(gate.place),
         )
     elif "npu" in gate.accepted:

@@ -202,7 +202,7 @@ def _no_device(machine: MachineFacts) -> Finding:
         return skipped(LINK, Text("no Ascend device on this machine", "本机没有昇腾设备"))
     on_host = Text(
         "The host has Ascend chips; /sys shows the host's bus, and none of them was passed into this container.",
-        "宿主机上有昇腾芯片；/sys 显示的是宿主机总线，但没有设备被传入此容器。",
+        "宿主机上有昇腾芯片；/sys 显示的是宿主机总线，但没有芯片被传入此容器。",
     )
     return found(
         LINK,
@@ -430,7 +430,7 @@ def _no_answer(smi: NpuSmiFacts) -> Finding:
         "killed": Text("npu-smi was killed by signal {signal}", "npu-smi 被信号 {signal} 终止").format(
             signal=smi.signal
         ),
-        "too much": Text("npu-smi wrote without end and was stopped", "npu-smi 不停输出，已被终止"),
+        "too much": Text("npu-smi wrote without end and was stopped", "npu-smi 输出不止，已被终止"),
         "not started": Text("npu-smi could not be started", "npu-smi 无法启动"),
     }
     title = titles.get(
@@ -487,7 +487,7 @@ def _mask(machine: MachineFacts, count: int) -> Iterator[Finding]:
             remedy=Text(
                 "ask the launcher for NPUs (Ray: resources={{'NPU': 1}}), or keep Ray from writing the mask: "
                 "export RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES=1",
-                "向启动器申请 NPU（Ray：resources={{'NPU': 1}}），或禁止 Ray 改写："
+                "向启动器申请 NPU（Ray：resources={{'NPU': 1}}），或禁止 Ray 改写该变量："
                 "export RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES=1",
             ).format(),
         )
@@ -581,13 +581,13 @@ def _ray_ids(variables: dict[str, str]) -> Iterator[Finding]:
         MASK_IGNORED,
         variable=noset,
         what=f"Ray hands out the ids {', '.join(ids)}, behind the mask they count from 0 to {len(ids) - 1}",
-        what_zh=f"Ray 给出的编号是 {', '.join(ids)}，而在掩码之后编号为 0 到 {len(ids) - 1}",
+        what_zh=f"Ray 给出的编号是 {', '.join(ids)}，而受可见设备变量限制后，编号为 0 到 {len(ids) - 1}",
         evidence=[
             Evidence("variable", f"{noset}={variables[noset]}"),
             Evidence("variable", f"{_MASK}={variables[_MASK]}"),
         ],
         predicted_errors=["Invalid device ID"],
-        remedy=Text("map them by their place in the mask: {pairs}", "按其在掩码中的位置换算：{pairs}").format(
+        remedy=Text("map them by their place in the mask: {pairs}", "按其在可见设备列表中的位置换算：{pairs}").format(
             pairs=", ".join(f"{item}→{number}" for number, item in enumerate(ids))
         ),
     )

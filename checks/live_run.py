@@ -131,7 +131,7 @@ STATIC_YES = Fault(
     "FD416",
     Text(
         "the files say that {what} can run, the device says no: what flexdoctor knows is wrong here",
-        "从文件看{what}可用，设备实测却不行：flexdoctor 的知识在此有误",
+        "从文件看{what}可用，设备实测却不行：flexdoctor 的知识库在此有误",
     ),
     severity="warning",
     blocks=False,
@@ -140,7 +140,7 @@ STATIC_NO = Fault(
     "FD417",
     Text(
         "the files say that {what} cannot run ({codes}), but it ran on the device: what flexdoctor knows is wrong here",
-        "从文件看{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识在此有误",
+        "从文件看{what}不可用（{codes}），设备实测却可以：flexdoctor 的知识库在此有误",
     ),
     severity="warning",
     blocks=False,
@@ -163,7 +163,7 @@ STAGES = {
     "python": StageMeaning(Text("python", "启动 python")),
     "torch": StageMeaning(Text("import torch", "导入 torch")),
     "torch_npu": StageMeaning(Text("import torch_npu", "导入 torch_npu")),
-    "autoload": StageMeaning(Text("import torch with autoload", "自动加载后端的 import torch")),
+    "autoload": StageMeaning(Text("import torch with autoload", "import torch（自动加载后端）")),
     "devices": StageMeaning(Text("the device", "设备查询")),
     "properties": StageMeaning(Text("device properties", "设备属性检查"), COMPILED),
     "triton": StageMeaning(Text("triton and its driver", "triton 及其驱动"), COMPILED),

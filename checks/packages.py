@@ -380,7 +380,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
                 evidence=[metadata(dist, f"says version {dist.version}") for dist in dists],
                 detail=Text(
                     "an uninstall was interrupted; which version pip believes in is a matter of chance.",
-                    "卸载曾被中断；pip 认定哪个版本全凭偶然。",
+                    "卸载曾被中断；pip 认定的是哪个版本并不确定。",
                 ),
                 remedy=Text(
                     "uninstall {name} until pip no longer finds it, then install it once",
@@ -456,7 +456,7 @@ def _pair(facts: Facts) -> Iterator[Finding]:
                 "RuntimeError: Two accelerators cannot be used at the same time in PyTorch: npu and cuda."
             ],
             remedy=Text(
-                "use the CPU build of torch {base} where one exists", "若有，请改用 torch {base} 的 CPU 构建"
+                "use the CPU build of torch {base} where one exists", "若有 torch {base} 的 CPU 构建，请改用它"
             ).format(base=torch.partition("+")[0]),
         )
 

@@ -115,7 +115,7 @@ def _absent(facts: Facts, ascend: TritonClaim | None) -> Finding:
         ABSENT,
         predicted_errors=[_NOT_INSTALLED, "ModuleNotFoundError: No module named 'triton'"],
         evidence=[Evidence("metadata", "no distribution lists a file under triton/")],
-        remedy=Text("install", "请安装") + triton_ascend_pin(facts),
+        remedy=Text("install", "请安装 ") + triton_ascend_pin(facts),
     )
 
 
@@ -150,7 +150,7 @@ def _will_displace(facts: Facts) -> Iterator[Finding]:
         evidence=[Evidence("metadata", line) for line in facts.packages.triton_wanted_by],
         remedy=Text(
             "install triton-ascend last, with --force-reinstall --no-deps, after uninstalling triton",
-            "最后安装 triton-ascend：先卸载 triton，再加 --force-reinstall --no-deps",
+            "先卸载 triton，最后以 --force-reinstall --no-deps 安装 triton-ascend",
         ),
     )
 
@@ -216,7 +216,7 @@ def _upstream(facts: Facts) -> Finding:
             Evidence("file", f"backends: {', '.join(triton.backends) or 'none'}", path=f"{triton.path}/backends")
         ],
         predicted_errors=[_NO_DRIVER],
-        remedy=Text("uninstall {names}, then install", "请卸载 {names}，然后安装").format(
+        remedy=Text("uninstall {names}, then install", "请卸载 {names}，然后安装 ").format(
             names=" ".join(claim.name for claim in triton.claims)
         )
         + triton_ascend_pin(facts),
@@ -348,7 +348,7 @@ CHECK = Check(
     title=Text("triton install", "triton 安装"),
     question=Text(
         "Which distribution owns triton/, are its files the recorded ones, and can it be imported?",
-        "triton/ 归哪个发行包所有？文件是否与其 RECORD 一致？能否导入？",
+        "triton/ 归哪个软件包所有？文件是否与其 RECORD 一致？能否导入？",
     ),
     faults=(
         ABSENT,

@@ -51,11 +51,11 @@ SHAPE = Shape(
             choices=("error", "warning"),
             means=Text("exit with 1 from this severity on", "自该严重级别起退出码为 1"),
         ),
-        "strict": Key("flag", means=Text("exit with 3 when something is unknown", "存在未知项时退出码为 3")),
+        "strict": Key("flag", means=Text("exit with 3 when something is unknown", "有无法判断的项目时退出码为 3")),
         "require": Key(
             "text",
             choices=CAPABILITIES,
-            means=Text("what must work; decides which faults are errors", "必须可用的能力；决定哪些问题算错误"),
+            means=Text("what must work; decides which faults are errors", "必须可用的能力；决定哪些故障算错误"),
         ),
         "target": Key(
             "table",
@@ -78,7 +78,7 @@ SHAPE = Shape(
             means=Text("what to examine where the command line names nothing", "命令行未指定时的检查对象"),
         ),
         "knowledge": Key(
-            "texts", single=True, means=Text("files with sets of packages of your own", "自有软件包组合的文件")
+            "texts", single=True, means=Text("files with sets of packages of your own", "自定义软件包组合的文件")
         ),
         "plugins": Key(
             "texts",

@@ -17,10 +17,10 @@ from flexdoctor.text import NOTHING, Text
 Kind = Literal["chain", "beside", "code", "unknown"]
 Confidence = Literal["high", "medium", "low"]
 
-_FRAME = Text("the traceback shows the place that raises it", "回溯中可见抛出该错误的位置")
+_FRAME = Text("the traceback shows the place that raises it", "traceback 中可见抛出该错误的位置")
 _MESSAGE = Text("nothing else is known to say this", "目前已知只有此故障会报出这条信息")
 _SEVERAL = Text("several faults end in this error", "多种故障都会报出此错误")
-_NO_FRAMES = Text("by the message alone: the log has no traceback of it", "仅凭报错信息：日志中没有对应的回溯")
+_NO_FRAMES = Text("by the message alone: the log has no traceback of it", "仅凭报错信息：日志中没有对应的 traceback")
 _NOT_ASCEND = Text("nothing else in the log speaks of an NPU", "日志中没有其他与 NPU 有关的内容")
 _HANDLED = Text(
     "another error was raised while this one was being handled, so it may have been harmless",
@@ -31,7 +31,7 @@ _NO_NETWORK = Text("the log speaks of a network that does not work, too", "日�
 _NO_CAUSE = Text("the log does not tell the cause of it", "日志没有给出其根本原因")
 _IS_GPU = Text(
     "Ascend knows this error too, but the log is of a GPU: it is none of the chain",
-    "昇腾上也会出现此错误，但该日志来自 GPU 环境，不属于本链路",
+    "昇腾上也会出现此错误，但该日志来自 GPU 环境，不属于检查链",
 )
 
 

@@ -53,7 +53,7 @@ def test_a_page_in_a_pipe_has_a_line_for_each_topic_and_wraps_nothing() -> None:
 def test_chinese() -> None:
     lines = run("explain", "FD123", "--lang", "zh").stdout.splitlines()
     assert lines[0] == "FD123 CANN … 已安装但未加载环境变量"
-    assert {"含义", "原因", "确认", "修复", "代价", "撤销", "来源"} <= {line.partition(":")[0] for line in lines}
+    assert {"含义", "原因", "确认", "修复", "代价", "撤销", "来源"} <= {line.partition("：")[0] for line in lines}
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk"])

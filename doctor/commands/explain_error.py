@@ -47,7 +47,7 @@ def _opened(file: Path, page: Page) -> Iterator[BinaryIO]:
         if sys.stdin is None or sys.stdin.closed:
             raise StopError(Text("--error -: stdin is closed", "--error -：标准输入已关闭"), 3)
         if sys.stdin.isatty():
-            hint = Text("paste the traceback or the log, then Ctrl-D", "请粘贴回溯或日志，然后按 Ctrl-D")
+            hint = Text("paste the traceback or the log, then Ctrl-D", "请粘贴 traceback 或日志，然后按 Ctrl-D")
             typer.echo(f"flexdoctor: {hint.to(page.language)}", err=True)
         yield sys.stdin.buffer
         return
@@ -66,6 +66,6 @@ def _unreadable(file: Path, reason: str) -> StopError:
         )
     text = Text(
         "--error: cannot read {file}: {reason}; give a file with the traceback or the log, or - for stdin",
-        "--error：无法读取 {file}：{reason}；请给出含有回溯或日志的文件，或用 - 表示标准输入",
+        "--error：无法读取 {file}：{reason}；请给出含有 traceback 或日志的文件，或用 - 表示标准输入",
     )
     return StopError(text.format(file=file, reason=reason), 3)

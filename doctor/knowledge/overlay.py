@@ -33,7 +33,7 @@ from flexdoctor.knowledge import load_table, stacks
 from flexdoctor.tables import Key, Shape, TableError, hold, nearest, read_toml
 from flexdoctor.text import Text
 
-_WORDS = Text("a few words", "几个词的说明")
+_WORDS = Text("a few words", "简短说明")
 _SENTENCE = Key("text", required=True, pattern=r".{3}", looks=_WORDS)
 _SOURCE = Key("text", required=True, pattern=r".{3}", looks=_WORDS, means=Text("who says so", "依据来源"))
 _DATE = Key("date", required=True, means=Text("of which day that is", "依据的日期"))

@@ -128,7 +128,7 @@ def _checks(plugin: Plugin, process: PluginProcess, taken: Container[str]) -> li
         return [
             _broken(
                 plugin,
-                FailedError(Text("it describes itself wrongly: {why}", "其自我描述有误：{why}").format(why=error)),
+                FailedError(Text("it describes itself wrongly: {why}", "其声明有误：{why}").format(why=error)),
                 taken,
             )
         ]

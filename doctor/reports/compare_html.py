@@ -34,7 +34,7 @@ _NAMED = 3
 _VERDICT: dict[JobVerdict, Status] = {"alike": "pass", "drift": "warn", "faulty": "fail", "unknown": "unknown"}
 _STANDING: dict[Standing, Text] = {
     "fault": Text("fault", "故障"),
-    "drift": Text("drift", "偏差"),
+    "drift": Text("drift", "不一致"),
     "other": Text("differs", "不同"),
 }
 _ORDER: tuple[Standing, ...] = ("fault", "drift", "other")

@@ -86,7 +86,7 @@ SAME_ENVIRONMENT = Text(
 def headline(comparison: Comparison) -> Text:
     """Return the answer in one line."""
     if not comparison.groups:
-        return Text("no report could be read: nothing is known of any node", "没有可读的报告，无法判断任何节点")
+        return Text("no report could be read: nothing is known of any node", "没有可读的报告，所有节点均无法判断")
     if pair := _pair(comparison):
         return pair
     parts = _lost(comparison)

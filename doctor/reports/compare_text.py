@@ -132,15 +132,16 @@ def _plain(comparison: Comparison, page: Page) -> Iterator[str]:
 def _plain_group(group: Group, page: Page) -> Iterator[str]:
     language = page.language
     mark = " reference" if group.is_reference else ""
+    colon = "：" if language == "zh" else ": "
     label = f"GROUP {group.number}{mark} {group.verdict} {len(group.nodes)}"
     said = why(group)
-    told = "" if said is REFERENCE else f": {said.to(language)}"
+    told = "" if said is REFERENCE else f"{colon}{said.to(language)}"
     yield f"{label} {node_names(group, everything=page.detail == 'verbose')}{told}"
     for finding in group.noteworthy:
         fix = finding.remedy.to(language)
         line = f"{state_of(finding).upper()} group {group.number} {finding.code or '-'} {finding.link}"
         line += f" {finding.title.to(language)}"
-        yield line + (f" {_LABEL['fix'].to(language)}: {fix}" if fix else "")
+        yield line + (f" {_LABEL['fix'].to(language)}{colon}{fix}" if fix else "")
     for finding in group.not_here:
         code = finding.code or "-"
         yield f"WITHOUT group {group.number} {code} {finding.link} {finding.title.to(language)}"

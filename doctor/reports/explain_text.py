@@ -65,8 +65,9 @@ def _one(item: Explained, page: Page) -> str:
     about = f"{LINK.format(link=entry.link).to(language)} · {effect_of(entry.fault, language)}"
     title, rows = title_of(entry.fault, language), list(_rows(item, language))
     if not page.terminal:
+        colon = "：" if language == "zh" else ": "
         lines = [f"{entry.code} {title}", about]
-        lines += [f"{row.label}: {row.text}" if row.label else f"  {row.text}" for row in rows]
+        lines += [f"{row.label}{colon}{row.text}" if row.label else f"  {row.text}" for row in rows]
         return "\n".join(lines) + "\n"
     sheet = _sheet(page)
     sheet.labelled(entry.code, title, column=_HEAD, indent=0, label_style="bold", style="bold")

@@ -44,7 +44,7 @@ def effect_of(fault: Fault, language: Language) -> str:
     elif fault.severity == "warning":
         text = Text("a warning", "警告")
     else:
-        text = Text("leaves open what its link asks", "该环节的问题没有答案")
+        text = Text("leaves open what its link asks", "该环节无法判断")
     return text.to(language)
 
 

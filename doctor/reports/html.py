@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _VERDICT: dict[str, Status] = {"healthy": "pass", "broken": "fail", "unknown": "unknown", "waived": "warn"}
 _ANSWER_CLASS = {"yes": "yes", "no": "no", "unknown": "maybe"}
 _CHAIN = Text("The chain", "检查链")
-_CAN = Text("What can run", "可运行的模式")
+_CAN = Text("What can run", "能力")
 _DO = Text("What to do", "如何处理")
 _FINDINGS = Text("Findings", "检查结果")
 _NOTHING_TO_DO = Text("Nothing has to be done.", "无需处理。")

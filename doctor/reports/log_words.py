@@ -13,9 +13,9 @@ from flexdoctor.reports.explanations import title_of
 from flexdoctor.text import Language, Text
 
 _KIND = {
-    "chain": Text("of the chain", "属于链路故障"),
-    "beside": Text("known, but not of the chain", "已知，但不属于链路"),
-    "code": Text("known by its error code only", "仅知错误码"),
+    "chain": Text("of the chain", "属于检查链"),
+    "beside": Text("known, but not of the chain", "已知，但不属于检查链"),
+    "code": Text("known by its error code only", "仅凭错误码得知"),
     "unknown": Text("not known to flexdoctor", "flexdoctor 不认识"),
 }
 _CONFIDENCE = {"high": Text("high", "高"), "medium": Text("medium", "中"), "low": Text("low", "低")}
@@ -69,7 +69,7 @@ def headline(report: LogReport, language: Language) -> str:
             return (
                 Text(
                     "no exception in it; the line that looks most like the cause is {line}: {text}",
-                    "日志中没有异常；最像原因的是第 {line} 行：{text}",
+                    "日志中没有异常；最可能的原因在第 {line} 行：{text}",
                 )
                 .format(line=facts.suspect.line, text=quote(facts.suspect.message))
                 .to(language)
@@ -83,7 +83,7 @@ def headline(report: LogReport, language: Language) -> str:
         return (
             Text(
                 "not known to flexdoctor; the line that looks most like the cause is {line}: {text}",
-                "flexdoctor 不认识此错误；最像原因的是第 {line} 行：{text}",
+                "flexdoctor 不认识此错误；最可能的原因在第 {line} 行：{text}",
             )
             .format(line=first.incident.root.line, text=quote(first.incident.root.headline))
             .to(language)
@@ -97,8 +97,10 @@ def summary(report: LogReport, language: Language) -> str:
     """Return how many of what there are."""
     kinds = [finding.kind for finding in report.findings]
     counts = [
-        Text("{n} of the chain", "链路故障 {n} 个").format(n=kinds.count("chain")),
-        Text("{n} known beside it", "链路之外的已知错误 {n} 个").format(n=kinds.count("beside") + kinds.count("code")),
+        Text("{n} of the chain", "检查链内 {n} 个").format(n=kinds.count("chain")),
+        Text("{n} known beside it", "检查链之外的已知错误 {n} 个").format(
+            n=kinds.count("beside") + kinds.count("code")
+        ),
         Text("{n} unknown", "未知错误 {n} 个").format(n=kinds.count("unknown") + report.facts.dropped),
     ]
     text = Text("errors by kind, first in time first: ", "错误分类（按出现先后）：").to(language)
@@ -222,7 +224,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 def _runtime(finding: LogFinding, language: Language) -> str:
     row = finding.runtime[0]
-    told = "错误码 {code}（{name}）：{meaning}" if row.meaning.zh else "仅知错误码 {code}（{name}）"
+    told = "错误码 {code}（{name}）：{meaning}" if row.meaning.zh else "仅知错误码为 {code}（{name}）"
     return Text("{code} {name}: {meaning}", told).format(code=row.code, name=row.name, meaning=row.meaning).to(language)
 
 

@@ -35,7 +35,7 @@ _PACKAGES = (
     "kernels",
 )
 _WORDS = {
-    "found": Text("Findings", "发现的问题"),
+    "found": Text("Findings", "检查结果"),
     "chain": Text("The whole chain", "完整检查链"),
     "can": Text("Can run: ", "能力："),
     "fix": Text("Fix: ", "修复："),

@@ -21,7 +21,7 @@ _AVAILABLE = {"yes": Text("yes", "可用"), "no": Text("no", "不可用"), "unkn
 _LABEL = {
     "plan": Text("plan", "计划"),
     "why": Text("why", "原因"),
-    "manual": Text("by hand", "需手工"),
+    "manual": Text("by hand", "需手动"),
     "after": Text("after this", "修复之后"),
     "stack": Text("ends in", "目标组合"),
     "others": Text("others", "其他组合"),
@@ -38,7 +38,7 @@ NO_MACHINE = Text(
 _STATE = {
     "preparing": Text("cut off before anything was changed", "中断，尚未做任何更改"),
     "interrupted": Text("CUT OFF: complete it (fix --continue) or undo it", "已中断：请继续（fix --continue）或撤销"),
-    "done": Text("applied and verified", "已应用并验证"),
+    "done": Text("applied and verified", "已执行并验证"),
 }
 
 
@@ -113,7 +113,7 @@ def _afterwards(plan: Plan, language: Language) -> Iterator[Line]:
     yield Line(
         Text(
             "{count} other packages; what the new ones need and is missing is added, nothing else moves",
-            "其余 {count} 个包；仅补装新包所缺的依赖，其他一律不动",
+            "其余 {count} 个软件包；仅补装新装软件包所缺的依赖，其他一律不动",
         )
         .format(count=plan.untouched)
         .to(language),
@@ -158,14 +158,15 @@ def outcome_lines(outcome: Outcome, language: Language) -> Iterator[Line]:
         )
         yield from (Line(problem.to(language), indent=2) for problem in outcome.problems)
         return
+    colon = "：" if language == "zh" else ": "
     pins = ", ".join(f"{name} {version}" for name, version in outcome.installed)
-    yield Line(Text("applied and verified", "已应用并验证").to(language) + (f": {pins}" if pins else ""))
+    yield Line(Text("applied and verified", "已执行并验证").to(language) + (f"{colon}{pins}" if pins else ""))
     if outcome.opened:
         yield Line(" ".join(outcome.opened), _LABEL["mended"].to(language))
     for name in CAPABILITIES:
         before, after = (answer_of_packages(report, name) for report in (outcome.before, outcome.after))
         yield Line(
-            f"{CAPABILITY[name].to(language)}: {_answer(before.available, before.because, language)}"
+            f"{CAPABILITY[name].to(language)}{colon}{_answer(before.available, before.because, language)}"
             f" → {_answer(after.available, after.because, language)}",
             indent=_COLUMN,
         )

@@ -16,7 +16,7 @@ _HEADLINE: dict[Capability, Text] = {
     ),
     "compiled_captured": Text(
         "compiled flex_attention with captured tensors cannot run here",
-        "索引外部张量的编译版 flex_attention 在此环境无法运行",
+        "编译版 flex_attention 在此环境无法索引外部张量",
     ),
 }
 _HEALTHY: dict[Capability, Text] = {
@@ -34,7 +34,7 @@ _HEALTHY: dict[Capability, Text] = {
     ),
     "compiled_captured": Text(
         "compiled flex_attention with captured tensors: nothing found that keeps it from running here",
-        "索引外部张量的编译版 flex_attention：未发现妨碍其运行的问题",
+        "编译版 flex_attention 索引外部张量：未发现妨碍其运行的问题",
     ),
 }
 
@@ -113,7 +113,8 @@ def capabilities(report: Report, language: Language) -> Iterator[tuple[Availabil
     """Yield in which ways flex_attention can run: whether, and a phrase that says so."""
     for name in CAPABILITIES:
         answer = report.capabilities[name]
-        because = f" ({answer.because})" if answer.because else ""
+        brackets = "（{}）" if language == "zh" else " ({})"
+        because = brackets.format(answer.because) if answer.because else ""
         yield (
             answer.available,
             f"{CAPABILITY[name].to(language)} {AVAILABLE[answer.available].to(language)}{because}",

@@ -98,6 +98,7 @@ def _evidence(evidence: Evidence, facts: Facts) -> str:
 
 def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
     language = options.language
+    colon = "：" if language == "zh" else ": "
     yield _head(facts, language)
     if settings := _settings(options):
         yield settings
@@ -108,21 +109,21 @@ def _plain(report: Report, facts: Facts, options: TextOptions) -> Iterator[str]:
         code = finding.code or finding.blocked_by or "-"
         line = f"{state_of(finding).upper()} {code} {finding.link} {finding.title.to(language)}"
         if finding.waiver:
-            line += f" {LABEL['waived'].to(language)}: {words(finding.waiver).to(language)}"
+            line += f" {LABEL['waived'].to(language)}{colon}{words(finding.waiver).to(language)}"
         elif finding.status in ("fail", "warn") and (
             mending := remedy(finding, options.language, options.mended_by_fix)
         ):
-            line += f" {LABEL['fix'].to(language)}: {mending}"
+            line += f" {LABEL['fix'].to(language)}{colon}{mending}"
         yield line
         if options.detail == "verbose":
             for item in finding.evidence:
-                yield f"  {LABEL['proof'].to(language)}: {_evidence(item, facts)}"
+                yield f"  {LABEL['proof'].to(language)}{colon}{_evidence(item, facts)}"
             for error in finding.predicted_errors:
-                yield f"  {LABEL['see'].to(language)}: {error}"
+                yield f"  {LABEL['see'].to(language)}{colon}{error}"
             if finding.detail.en:
-                yield f"  {LABEL['why'].to(language)}: {finding.detail.to(language)}"
+                yield f"  {LABEL['why'].to(language)}{colon}{finding.detail.to(language)}"
     separator = "；" if language == "zh" else ", "
-    yield f"{LABEL['can'].to(language)}: {separator.join(text for _, text in capabilities(report, language))}"
+    yield f"{LABEL['can'].to(language)}{colon}{separator.join(text for _, text in capabilities(report, language))}"
 
 
 class _Terminal:

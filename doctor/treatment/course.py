@@ -310,7 +310,7 @@ def _dependency_steps(work: _Work) -> list[Step]:
     if not wanted:
         return []
     held = [f"{name}=={version}" for name, version in versions.items() if version and name not in free]
-    work.progress(Text("finding dependencies", "求解依赖"))
+    work.progress(Text("finding dependencies", "解析依赖"))
     steps = []
     for name, version in work.installer.resolve(wanted, [line for line in held if not _is_planned(line, work.plan)]):
         if name in _NEVER_FOLLOWED or name in work.plan.names:
@@ -580,7 +580,7 @@ def _roll_back(work: _Work) -> None:
         raise TreatmentError(
             Text(
                 "{count} paths could not be put back, first {path}; mend that, then run flexdoctor undo {id}",
-                "{count} 个路径未能还原，首个为 {path}；请排除原因后运行 flexdoctor undo {id}",
+                "{count} 个路径未能还原，例如 {path}；请排除原因后运行 flexdoctor undo {id}",
             ).format(count=len(problems), path=problems[0], id=work.entry.id),
             4,
         )

@@ -208,7 +208,7 @@ class Pip:
         """Ask pip what it would install, with everything installed held in place."""
         report, held = self.entry.folder / "resolution.json", self.entry.folder / "constraints.txt"
         held.write_text("".join(f"{line}\n" for line in constraints), encoding="utf-8")
-        what = Text("finding dependencies ({names})", "求解依赖（{names}）").format(names=", ".join(requirements))
+        what = Text("finding dependencies ({names})", "解析依赖（{names}）").format(names=", ".join(requirements))
         arguments = ["install", "--dry-run", "--only-binary", ":all:", "--report", str(report), "-c", str(held)]
         self._pip([*arguments, *self.options.arguments(), *requirements], what)
         items = json.loads(report.read_text(encoding="utf-8"))["install"]
@@ -342,7 +342,7 @@ class Uv:
         """Ask uv what it would install, with everything installed held in place."""
         held = self.entry.folder / "constraints.txt"
         held.write_text("".join(f"{line}\n" for line in constraints), encoding="utf-8")
-        what = Text("finding dependencies ({names})", "求解依赖（{names}）").format(names=", ".join(requirements))
+        what = Text("finding dependencies ({names})", "解析依赖（{names}）").format(names=", ".join(requirements))
         arguments = ["--dry-run", "--only-binary", ":all:", "-c", str(held), *self.options.arguments()]
         said = self._uv("install", [*arguments, *requirements], what)
         found = re.findall(r"^ \+ (\S+)==(\S+)", said, re.MULTILINE)

@@ -103,7 +103,7 @@ class Entry:
             raise TreatmentError(
                 Text(
                     "the journal entry {id} is damaged: {name}: {error}",
-                    "日志条目 {id} 已损坏：{name}：{error}",
+                    "修复记录 {id} 已损坏：{name}：{error}",
                 ).format(id=self.id, name=name, error=error)
             ) from error
 
@@ -168,7 +168,7 @@ def begin(prefix: Path, plan: Plan, about: dict[str, object]) -> Entry:
         entry.save("about.json", {"flexdoctor": __version__, "began": _now().isoformat(), **about})
         entry.note("begun")
         return entry
-    raise TreatmentError(Text("cannot open a journal entry", "无法创建日志条目"))
+    raise TreatmentError(Text("cannot open a journal entry", "无法创建修复记录"))
 
 
 def entries(prefix: Path) -> list[Entry]:

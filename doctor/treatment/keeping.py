@@ -91,7 +91,7 @@ def restore_marks(data: Iterable[list[object]]) -> Marks:
     try:
         return {str(path): Mark(*rest) for path, *rest in data}  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise TreatmentError(Text(f"the journal is damaged: {error}", f"日志已损坏：{error}")) from error
+        raise TreatmentError(Text(f"the journal is damaged: {error}", f"修复记录已损坏：{error}")) from error
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ DEAD_ENDS = ("FD136",)
 UNCHANGEABLE = Text("- and no step changes that.", "——任何步骤都无法改变这一点。")
 OWN_BUILD = Text(
     "{names}: installed from a source folder of yours (editable), which no tool should replace",
-    "{names}：由您的源码目录以可编辑方式安装，不应由工具替换",
+    "{names}：由你的源码目录以可编辑方式安装，不应由工具替换",
 )
 _CHAIN = ("torch", "torch-npu", "triton-ascend")
 _HUB = "hub_kernels"

@@ -23,7 +23,7 @@ from flexdoctor.treatment.target import prefix_of, refusal, survey
 
 NO_TERMINAL = Text(
     "nothing was changed: there is no terminal to ask on; --yes applies the plan",
-    "未做任何更改：没有可供询问的终端；加 --yes 以应用计划",
+    "未做任何更改：没有可供询问的终端；加 --yes 可直接执行计划",
 )
 CUT_OFF = Text("the fix {id} was cut off; complete it now?", "修复 {id} 曾被中断；现在继续完成吗？")
 REFUSED = Text("nothing was changed", "未做任何更改")
@@ -91,7 +91,7 @@ class Session:
         if self.ask is None or self.as_json:
             self._say(NO_TERMINAL)
             return False
-        if self.ask(Text("apply?", "是否应用？").to(self.language)):
+        if self.ask(Text("apply?", "是否执行？").to(self.language)):
             return True
         self._say(REFUSED)
         return False

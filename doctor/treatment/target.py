@@ -87,7 +87,9 @@ def survey(facts: Facts) -> Target:
 
     executable = facts.interpreter.executable
     if executable is None:
-        raise TreatmentError(Text("this target has no interpreter to install with", "该目标没有可用于安装的解释器"), 2)
+        raise TreatmentError(
+            Text("this target has no interpreter to install with", "该检查对象没有可用于安装的解释器"), 2
+        )
     command = [str(Path(executable).expanduser()), *ISOLATED, "-c", _QUESTION]
     try:
         done = subprocess.run(  # noqa: S603 - the user named this interpreter
@@ -106,7 +108,7 @@ def survey(facts: Facts) -> Target:
         )
     except (OSError, subprocess.TimeoutExpired, ValueError, LookupError, TypeError) as error:
         raise TreatmentError(
-            Text("{python} cannot be asked where it installs: {error}", "无法询问 {python} 的安装位置：{error}").format(
+            Text("{python} cannot be asked where it installs: {error}", "无法得知 {python} 的安装位置：{error}").format(
                 python=executable, error=error
             )
         ) from error
@@ -126,7 +128,7 @@ def refusal(target: Target) -> Text | None:
             return Text(
                 "{folder} cannot be written by you; run as its owner, or make an environment of your own: "
                 "{python} -m venv --system-site-packages ~/npu",
-                "您无权写入 {folder}；请以其所有者身份运行，或建立自己的环境："
+                "当前用户无权写入 {folder}；请以其所有者身份运行，或建立自己的环境："
                 "{python} -m venv --system-site-packages ~/npu",
             ).format(folder=folder, python=target.executable)
     for site in target.sites:

@@ -343,7 +343,7 @@ def test_the_command_line_shows_refuses_applies_lists_and_undoes(overwritten: Pa
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "nothing to mend")
     listed = run("undo", "--list", *where, "--lang", "zh")
     assert document["treatment"]["entry"] in listed.stdout
-    assert "已应用并验证" in listed.stdout
+    assert "已执行并验证" in listed.stdout
     undone = run("undo", *where)
     assert undone.returncode == 0
     assert standins.snapshot(overwritten) == before

@@ -218,7 +218,7 @@ def test_chinese_throughout(env: Path, house: Path, capsys: pytest.CaptureFixtur
     assert session(env, house, language="zh").run(yes=True) == 0
     said = capsys.readouterr()
     assert "卸载 triton 3.7.1" in said.out
-    assert "已应用并验证" in said.out
+    assert "已执行并验证" in said.out
     assert "验证" in said.err
 
 
