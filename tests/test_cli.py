@@ -263,6 +263,7 @@ def test_list_checks_names_every_code_in_both_languages() -> None:
         assert code in english
         assert code in chinese
     assert "triton/" in english
+    assert not {"{", "}"} & set(english + chinese)
 
 
 def test_list_stacks_fits_and_says_when_nothing_does() -> None:

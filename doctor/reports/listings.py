@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from flexdoctor.chain import Check
 from flexdoctor.knowledge.stacks import Stack, fitting, historic, stacks
+from flexdoctor.reports.explanations import title_of
 from flexdoctor.text import Language, Text
 
 
@@ -14,7 +15,7 @@ def list_checks(chain: Sequence[Check], language: Language) -> str:
     lines = []
     for number, check in enumerate(chain, 1):
         lines.append(f"{number:>2}  {check.link}: {check.question.to(language)}")
-        lines += [f"    {fault.code}  {fault.title.to(language)}" for fault in check.faults]
+        lines += [f"    {fault.code}  {title_of(fault, language)}" for fault in check.faults]
     return "\n".join(lines) + "\n"
 
 
