@@ -52,6 +52,13 @@ class Release:
     triton: TritonFacts | None = None
     schema_version: int = SCHEMA_VERSION
 
+    def requires_on(self, architecture: str) -> tuple[str, ...]:
+        """Return what its wheels for an architecture ask for; where none of them was read, what those for another do.
+
+        What differs between architectures stands in the markers, but for local pins, which are read on both.
+        """
+        return self.requires.get(architecture) or next(iter(self.requires.values()), ())
+
 
 def file_name(package: str, version: str) -> str:
     """Return the name of the file that holds a release."""

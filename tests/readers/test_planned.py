@@ -57,6 +57,18 @@ def test_torch_is_implied_by_the_pin_of_torch_npu() -> None:
     assert codes(report, "fail", "unknown") == []
 
 
+def test_what_torch_asks_for_on_an_architecture_whose_wheel_was_not_read_is_that_of_another() -> None:
+    pins = ("torch==2.13.0+cpu", "torch-npu==2.13.0", "triton-ascend==3.2.2")
+    report = judge(*pins, platform=Platform("x86_64", "3.11", is_stated=True))
+    assert codes(report, "fail", "unknown") == []
+
+
+def test_a_build_for_the_cpu_does_not_ask_for_triton() -> None:
+    pins = ("torch-npu==2.13.0", "triton-ascend==3.2.2")
+    assert "FD253" in codes(judge("torch==2.13.0", *pins), "warn")
+    assert "FD253" not in codes(judge("torch==2.13.0+cpu", *pins), "warn")
+
+
 def test_upstream_triton_that_torch_will_bring_is_a_warning_until_the_list_is_complete() -> None:
     pins = ("torch==2.13.0", "torch-npu==2.13.0", "triton-ascend==3.2.2")
     assert "FD253" in codes(judge(*pins), "warn")
