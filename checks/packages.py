@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, metadata, unreadable
+from flexdoctor.checks._words import at, metadata, to_learn_more, unreadable
 from flexdoctor.facts import Distribution, Facts, Place
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.knowledge import stacks
@@ -169,10 +169,7 @@ def _unknown_releases(facts: Facts) -> Iterator[Finding]:
             UNKNOWN_RELEASE,
             reason.format(package=name, nearest=item.nearest or "-"),
             evidence=[Evidence("metadata", f"{name} is planned", path=facts.target.description)],
-            remedy=Text(
-                "pin it, or install the set and examine it with --python",
-                "请固定版本，或实际安装后用 --python 检查",
-            ),
+            remedy=to_learn_more(item),
         )
 
 

@@ -38,6 +38,7 @@ def test_a_set_of_the_stacks_is_healthy() -> None:
     [
         (("torch==2.13.0", "torch-npu==2.99.0"), "FD161", "2.14.0"),
         (("torch==2.99.0", "torch-npu==2.13.0"), "FD161", "2.15.0"),
+        (("torch==2.7.1", "torch-npu==2.7.1.dev20250724"), "FD161", "release is 2.7.1"),
         (("torch==2.13.0", "torch-npu"), "FD161", "not pinned"),
         (("torch==2.13.0", "torch-npu==2.13.0", "triton-ascend==3.2.9"), "FD251", "3.2.2"),
         (("torch==2.13.0", "torch-npu==2.13.0", "triton-ascend>=3"), "FD251", "not pinned"),
@@ -50,6 +51,17 @@ def test_what_is_not_known_is_unknown_and_names_the_nearest(pins: tuple[str, ...
     assert nearest in finding.title.en
     assert report.capabilities["compiled_forward"].available == "unknown"
     assert report.verdict == "unknown"
+
+
+def test_only_what_is_not_pinned_is_to_be_pinned() -> None:
+    remedies = {
+        pin: item.remedy.en
+        for pin in ("torch-npu", "torch-npu==2.99.0")
+        for item in judge("torch==2.13.0", pin).findings
+        if item.code == "FD161"
+    }
+    assert [pin for pin, remedy in remedies.items() if "pin it" in remedy] == ["torch-npu"]
+    assert all("--python" in remedy for remedy in remedies.values())
 
 
 def test_torch_is_implied_by_the_pin_of_torch_npu() -> None:
