@@ -289,7 +289,8 @@ def _absent(facts: Facts) -> Iterator[Finding]:
 def _half_installed(facts: Facts) -> Iterator[Finding]:
     modules = {"torch": facts.torch, "torch-npu": facts.torch_npu}
     for dist in facts.packages.distributions:
-        if dist.name not in modules:
+        # Metadata that another set stands before is no longer that of the files; that there are two is told elsewhere.
+        if dist.name not in modules or dist is not facts.packages.find(dist.name):
             continue
         gone = modules[dist.name] is None
         if not gone and not dist.missing_count:
@@ -489,8 +490,9 @@ def _companions(facts: Facts) -> Iterator[Finding]:
 
 
 def _unreadable(facts: Facts) -> Iterator[Finding]:
-    chain = ("/torch-", "/torch_npu-")
-    notes = [item for item in facts.packages.unread if any(part in item.path for part in chain)]
+    pair = (facts.packages.find("torch"), facts.packages.find("torch-npu"))
+    folders = tuple(f"{dist.metadata_path}/" for dist in pair if dist)
+    notes = [item for item in facts.packages.unread if item.path.startswith(folders)]
     if notes:
         yield unknown(
             LINK,

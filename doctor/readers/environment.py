@@ -22,9 +22,11 @@ from flexdoctor.readers.packages import (
     InstalledDistribution,
     find_distributions,
     find_shadows,
+    is_leftover_folder,
     owners_of,
     read_packages,
     top_level_modules,
+    true_first,
 )
 from flexdoctor.readers.rooted import Root
 from flexdoctor.readers.torch import read_torch
@@ -148,15 +150,18 @@ def _read_folders(
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
-    torch_tree, npu_tree, triton_tree = (_tree(search_path, name) for name in ("torch", "torch_npu", "triton"))
+    torch_tree, npu_tree = (_package_tree(search_path, name) for name in ("torch", "torch_npu"))
+    triton_tree = _tree(search_path, "triton")
     triton_site = triton_tree.root if triton_tree else None
     owners = [item for item in owners_of("triton", distributions) if triton_site in (None, item.site)]
+    torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
+    npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
+    versions = {name: facts.version for name, facts in (("torch", torch), ("torch-npu", npu)) if facts}
+    distributions = true_first(distributions, versions)
     packages = read_packages(search_path, distributions, shadows, unread)
     installed = top_level_modules(search_path)
     packages = dataclasses.replace(packages, modules=tuple(sorted(installed)))
     modules = installed | declared_modules(packages.distributions)
-    torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
-    npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
     triton = read_triton(triton_tree, owners)
     machine = _machine(target, environment, root, options)
     return Facts(
@@ -227,6 +232,11 @@ def _linkage(
 def _tree(search_path: Sequence[Path], module: str) -> FolderTree | None:
     site = next((item for item in search_path if (item / module).is_dir()), None)
     return FolderTree(site) if site else None
+
+
+def _package_tree(search_path: Sequence[Path], module: str) -> FolderTree | None:
+    """Find a package as `import` does, which passes over what an uninstall left: a folder without `__init__`."""
+    return _tree([site for site in search_path if not is_leftover_folder(site / module)], module)
 
 
 def _version(distributions: Sequence[InstalledDistribution], name: str) -> str:
