@@ -194,6 +194,11 @@ def _no_wheel(facts: Facts) -> Iterator[Finding]:
             remedy=Text(
                 "take one of those Pythons, or a release that has a wheel for this one (flexdoctor list stacks)",
                 "请使用上述 Python 版本，或换用有对应 wheel 的版本（flexdoctor list stacks）",
+            )
+            if facts.target.kind != "wheels"
+            else Text(
+                "put its wheel for this Python and architecture into the folder",
+                "请将适用于该 Python 版本和架构的 wheel 放入此目录",
             ),
         )
 
