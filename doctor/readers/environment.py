@@ -15,7 +15,7 @@ from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts
 from flexdoctor.frozen import dataclass
 from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.readers.imports import declared_modules, settle
-from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
+from flexdoctor.readers.interpreter import Environment, TargetError, default_target, elf_architecture, read_environment
 from flexdoctor.readers.machine import read_machine
 from flexdoctor.readers.npu_smi import TIME_LIMIT
 from flexdoctor.readers.packages import (
@@ -104,7 +104,7 @@ def read_site_packages(folder: Path, root: Path | None = None, options: ReadOpti
         site_packages=(fold_home(folder.resolve()),),
         machine_examined=root is not None,
     )
-    environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
+    environment = Environment(_interpreter_of(folder.resolve(), Root(root or Path("/"))), (folder.resolve(),))
     return _read_folders(target, environment, (), root, options)
 
 
@@ -126,12 +126,22 @@ def read_search_path(search_path: Sequence[Path], hub: HubOptions = _NO_KERNELS)
     return _read_folders(target, Environment(interpreter, folders), (), options=ReadOptions(hub=hub))
 
 
-def _interpreter_of(folder: Path) -> InterpreterFacts:
-    """Take the Python version from a path like lib/python3.11/site-packages; a bare folder does not tell more."""
+def _interpreter_of(folder: Path, root: Root) -> InterpreterFacts:
+    """Take the Python version from a path like lib/python3.11/site-packages, the architecture from its bin/python3.11.
+
+    A bare folder does not tell more.
+    """
     match = re.fullmatch(r"python(3\.\d+)", folder.parent.name)
     if not match:
         return InterpreterFacts()
-    return InterpreterFacts(implementation="cpython", version=match[1], learned_from=fold_home(folder))
+    prefix = root.inside(folder.parent.parent.parent)
+    executable = root.host(f"{prefix}/bin/{folder.parent.name}") if prefix else None
+    return InterpreterFacts(
+        implementation="cpython",
+        version=match[1],
+        architecture=elf_architecture(Path(executable)) if executable else None,
+        learned_from=fold_home(folder),
+    )
 
 
 def _working_directory() -> Path | None:
