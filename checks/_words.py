@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flexdoctor.facts import Distribution, Facts, Patch, Place, Unread
+from flexdoctor.facts import Distribution, Facts, Patch, Place, UnknownRelease, Unread
 from flexdoctor.findings import Capability, Evidence
 from flexdoctor.knowledge import stacks
 from flexdoctor.knowledge.stacks import Stack
@@ -67,6 +67,15 @@ def triton_ascend_pin(facts: Facts) -> Text:
     if index is None:
         return Text(pin, pin)
     return Text("{pin} from {index}", "{pin}（软件源 {index}）").format(pin=pin, index=index)
+
+
+def to_learn_more(item: UnknownRelease) -> Text:
+    """Say how a release of a plan, of which nothing is known, could be judged."""
+    if item.version is None:
+        return Text(
+            "pin it, or install the set and examine it with --python", "请固定版本，或实际安装后用 --python 检查"
+        )
+    return Text("install the set and examine it with --python", "请实际安装后用 --python 检查")
 
 
 def unreadable(items: Iterable[Unread]) -> tuple[Evidence, ...]:

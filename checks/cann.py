@@ -709,7 +709,7 @@ def _triton_line(facts: Facts, toolkit: CannInstallation, cann: knowledge.CannVe
     rows = knowledge.rows_for("triton-ascend", dist.version)
     if any((other := knowledge.parse_cann(row.cann)) and other.line == cann.line for row in rows):
         return
-    fitting = list(dict.fromkeys(row.version for row in knowledge.rows_for_cann("triton-ascend", cann)))
+    fitting = [row.version for row in knowledge.rows_for_cann("triton-ascend", cann)]
     if not rows:
         yield unknown(
             LINK,
@@ -727,7 +727,7 @@ def _triton_line(facts: Facts, toolkit: CannInstallation, cann: knowledge.CannVe
         triton=dist.version,
         cann=toolkit.version,
         evidence=[metadata(dist, f"Version: {dist.version}"), _of(toolkit), *_rows(rows, "triton-ascend")],
-        remedy=_newer_triton(facts, fitting[0]) if fitting else NOTHING,
+        remedy=_newer_triton(facts, knowledge.best(fitting)) if fitting else NOTHING,
     )
 
 

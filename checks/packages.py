@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, metadata, unreadable
+from flexdoctor.checks._words import at, metadata, to_learn_more, unreadable
 from flexdoctor.facts import Distribution, Facts, Place
 from flexdoctor.findings import CAPABILITIES, COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.knowledge import stacks
@@ -169,10 +169,7 @@ def _unknown_releases(facts: Facts) -> Iterator[Finding]:
             UNKNOWN_RELEASE,
             reason.format(package=name, nearest=item.nearest or "-"),
             evidence=[Evidence("metadata", f"{name} is planned", path=facts.target.description)],
-            remedy=Text(
-                "pin it, or install the set and examine it with --python",
-                "请固定版本，或实际安装后用 --python 检查",
-            ),
+            remedy=to_learn_more(item),
         )
 
 
@@ -197,6 +194,11 @@ def _no_wheel(facts: Facts) -> Iterator[Finding]:
             remedy=Text(
                 "take one of those Pythons, or a release that has a wheel for this one (flexdoctor list stacks)",
                 "请使用上述 Python 版本，或换用有对应 wheel 的版本（flexdoctor list stacks）",
+            )
+            if facts.target.kind != "wheels"
+            else Text(
+                "put its wheel for this Python and architecture into the folder",
+                "请将适用于该 Python 版本和架构的 wheel 放入此目录",
             ),
         )
 
@@ -292,7 +294,8 @@ def _absent(facts: Facts) -> Iterator[Finding]:
 def _half_installed(facts: Facts) -> Iterator[Finding]:
     modules = {"torch": facts.torch, "torch-npu": facts.torch_npu}
     for dist in facts.packages.distributions:
-        if dist.name not in modules:
+        # Metadata that another set stands before is no longer that of the files; that there are two is told elsewhere.
+        if dist.name not in modules or dist is not facts.packages.find(dist.name):
             continue
         gone = modules[dist.name] is None
         if not gone and not dist.missing_count:
@@ -492,8 +495,9 @@ def _companions(facts: Facts) -> Iterator[Finding]:
 
 
 def _unreadable(facts: Facts) -> Iterator[Finding]:
-    chain = ("/torch-", "/torch_npu-")
-    notes = [item for item in facts.packages.unread if any(part in item.path for part in chain)]
+    pair = (facts.packages.find("torch"), facts.packages.find("torch-npu"))
+    folders = tuple(f"{dist.metadata_path}/" for dist in pair if dist)
+    notes = [item for item in facts.packages.unread if item.path.startswith(folders)]
     if notes:
         yield unknown(
             LINK,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flexdoctor.chain import Check
-from flexdoctor.checks._words import at, triton_ascend_pin, unreadable
+from flexdoctor.checks._words import at, to_learn_more, triton_ascend_pin, unreadable
 from flexdoctor.facts import Facts, TritonClaim, TritonFacts, UnknownRelease
 from flexdoctor.findings import COMPILED, Evidence, Fault, Finding, found, passed, unknown
 from flexdoctor.text import Text
@@ -133,9 +133,7 @@ def _unknown_release(facts: Facts, item: UnknownRelease) -> Finding:
             )
         ).format(package=name, nearest=item.nearest or "-"),
         evidence=[Evidence("metadata", f"{name} is planned", path=facts.target.description)],
-        remedy=Text(
-            "pin it, or install the set and examine it with --python", "请固定版本，或实际安装后用 --python 检查"
-        ),
+        remedy=to_learn_more(item),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from packaging.specifiers import SpecifierSet
@@ -105,6 +105,11 @@ def rows_for(package: Package, version: str) -> tuple[Pair, ...]:
 def rows_for_cann(package: Package, cann: CannVersion) -> tuple[Pair, ...]:
     """Return the rows that name the line of `cann`."""
     return tuple(row for row in pairs(package) if (other := parse_cann(row.cann)) and other.line == cann.line)
+
+
+def best(versions: Iterable[str]) -> str:
+    """Return the newest of some versions, a candidate or development build only where there is nothing else."""
+    return max(versions, key=lambda text: (not Version(text).is_prerelease, Version(text)))
 
 
 @dataclass(frozen=True)

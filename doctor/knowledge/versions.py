@@ -52,6 +52,13 @@ class Release:
     triton: TritonFacts | None = None
     schema_version: int = SCHEMA_VERSION
 
+    def requires_on(self, architecture: str) -> tuple[str, ...]:
+        """Return what its wheels for an architecture ask for; where none of them was read, what those for another do.
+
+        What differs between architectures stands in the markers, but for local pins, which are read on both.
+        """
+        return self.requires.get(architecture) or next(iter(self.requires.values()), ())
+
 
 def file_name(package: str, version: str) -> str:
     """Return the name of the file that holds a release."""
@@ -89,7 +96,10 @@ def lookup(package: str, version: str) -> Release | None:
 
 
 def nearest(package: str, version: str | None) -> str | None:
-    """Return the known version that is nearest to an unknown one: the newest that is not newer, else the oldest."""
+    """Return the known version that is nearest to an unknown one: the newest that is not newer, else the oldest.
+
+    A development build is near to the release that it leads to.
+    """
     known = known_versions(package)
     if not known:
         return None
@@ -97,4 +107,6 @@ def nearest(package: str, version: str | None) -> str | None:
         wanted = Version(version or "")
     except InvalidVersion:
         return known[-1]
+    if wanted.is_prerelease:
+        wanted = Version(wanted.base_version)
     return next((item for item in reversed(known) if Version(item) <= wanted), known[0])

@@ -15,16 +15,18 @@ from flexdoctor.facts import Facts, InterpreterFacts, LinkageFacts, MachineFacts
 from flexdoctor.frozen import dataclass
 from flexdoctor.hub_facts import CONSUMERS, HubFacts
 from flexdoctor.readers.imports import declared_modules, settle
-from flexdoctor.readers.interpreter import Environment, TargetError, default_target, read_environment
+from flexdoctor.readers.interpreter import Environment, TargetError, default_target, elf_architecture, read_environment
 from flexdoctor.readers.machine import read_machine
 from flexdoctor.readers.npu_smi import TIME_LIMIT
 from flexdoctor.readers.packages import (
     InstalledDistribution,
     find_distributions,
     find_shadows,
+    is_leftover_folder,
     owners_of,
     read_packages,
     top_level_modules,
+    true_first,
 )
 from flexdoctor.readers.rooted import Root
 from flexdoctor.readers.torch import read_torch
@@ -102,7 +104,7 @@ def read_site_packages(folder: Path, root: Path | None = None, options: ReadOpti
         site_packages=(fold_home(folder.resolve()),),
         machine_examined=root is not None,
     )
-    environment = Environment(_interpreter_of(folder.resolve()), (folder.resolve(),))
+    environment = Environment(_interpreter_of(folder.resolve(), Root(root or Path("/"))), (folder.resolve(),))
     return _read_folders(target, environment, (), root, options)
 
 
@@ -124,12 +126,22 @@ def read_search_path(search_path: Sequence[Path], hub: HubOptions = _NO_KERNELS)
     return _read_folders(target, Environment(interpreter, folders), (), options=ReadOptions(hub=hub))
 
 
-def _interpreter_of(folder: Path) -> InterpreterFacts:
-    """Take the Python version from a path like lib/python3.11/site-packages; a bare folder does not tell more."""
+def _interpreter_of(folder: Path, root: Root) -> InterpreterFacts:
+    """Take the Python version from a path like lib/python3.11/site-packages, the architecture from its bin/python3.11.
+
+    A bare folder does not tell more.
+    """
     match = re.fullmatch(r"python(3\.\d+)", folder.parent.name)
     if not match:
         return InterpreterFacts()
-    return InterpreterFacts(implementation="cpython", version=match[1], learned_from=fold_home(folder))
+    prefix = root.inside(folder.parent.parent.parent)
+    executable = root.host(f"{prefix}/bin/{folder.parent.name}") if prefix else None
+    return InterpreterFacts(
+        implementation="cpython",
+        version=match[1],
+        architecture=elf_architecture(Path(executable)) if executable else None,
+        learned_from=fold_home(folder),
+    )
 
 
 def _working_directory() -> Path | None:
@@ -148,15 +160,18 @@ def _read_folders(
 ) -> Facts:
     search_path = environment.search_path
     distributions, unread = find_distributions(search_path)
-    torch_tree, npu_tree, triton_tree = (_tree(search_path, name) for name in ("torch", "torch_npu", "triton"))
+    torch_tree, npu_tree = (_package_tree(search_path, name) for name in ("torch", "torch_npu"))
+    triton_tree = _tree(search_path, "triton")
     triton_site = triton_tree.root if triton_tree else None
     owners = [item for item in owners_of("triton", distributions) if triton_site in (None, item.site)]
+    torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
+    npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
+    versions = {name: facts.version for name, facts in (("torch", torch), ("torch-npu", npu)) if facts}
+    distributions = true_first(distributions, versions)
     packages = read_packages(search_path, distributions, shadows, unread)
     installed = top_level_modules(search_path)
     packages = dataclasses.replace(packages, modules=tuple(sorted(installed)))
     modules = installed | declared_modules(packages.distributions)
-    torch = read_torch(torch_tree, _version(distributions, "torch")) if torch_tree else None
-    npu = read_torch_npu(npu_tree, _version(distributions, "torch-npu")) if npu_tree else None
     triton = read_triton(triton_tree, owners)
     machine = _machine(target, environment, root, options)
     return Facts(
@@ -227,6 +242,11 @@ def _linkage(
 def _tree(search_path: Sequence[Path], module: str) -> FolderTree | None:
     site = next((item for item in search_path if (item / module).is_dir()), None)
     return FolderTree(site) if site else None
+
+
+def _package_tree(search_path: Sequence[Path], module: str) -> FolderTree | None:
+    """Find a package as `import` does, which passes over what an uninstall left: a folder without `__init__`."""
+    return _tree([site for site in search_path if not is_leftover_folder(site / module)], module)
 
 
 def _version(distributions: Sequence[InstalledDistribution], name: str) -> str:

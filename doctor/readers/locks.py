@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.markers import Marker
 from packaging.pylock import Pylock, PylockValidationError
@@ -139,12 +140,13 @@ def _decode(data: bytes, path: Path | None) -> str:
 
 def _read_requirements(content: str, path: Path | None, platform: Platform, plan: Plan, seen: set[str]) -> None:
     source = describe_source(path)
+    raw = ["", *content.splitlines()]
     for number, line in _logical_lines(content):
         include = re.match(r"(?:-r|--requirement)[ =]?\s*(\S+)|(?:-c|--constraint)[ =]?\s*(\S+)", line)
         if include and include[1]:
             _include(include[1], path, platform, plan, seen)
         elif line.startswith("-"):
-            _note_option(line, Place(source, number, _redact(line)), plan)
+            _note_option(line, raw[number - 1], Place(source, number, _redact(line)), plan)
         else:
             _take(line, Place(source, number, _redact(line)), platform, plan)
 
@@ -180,12 +182,13 @@ def _include(name: str, path: Path | None, platform: Platform, plan: Plan, seen:
     _read_requirements(content, included, platform, plan, seen)
 
 
-def _note_option(line: str, at: Place, plan: Plan) -> None:
+def _note_option(line: str, above: str, at: Place, plan: Plan) -> None:
     option = line.split(maxsplit=1)[0].partition("=")[0]
     if option in ("-e", "--editable"):
-        egg = re.search(r"[#&]egg=([\w.-]+)", line)
-        if egg:
-            plan.packages.append(Planned(canonicalize_name(egg[1]), None, _redact(line), at))
+        # `pip freeze` names what has no URL of version control in a comment of its own.
+        name = re.search(r"[#&]egg=([\w.-]+)", line) or re.match(r"# Editable .*\(([\w.-]+)==[^()]*\)", above)
+        if name:
+            plan.packages.append(Planned(canonicalize_name(name[1]), None, _redact(line), at))
         plan.notes.append(f"{_redact(line)}: an editable install; its version is not pinned here")
     # Index options and the like change where packages come from, not which.
 
@@ -214,18 +217,22 @@ def _take(line: str, at: Place, platform: Platform, plan: Plan) -> None:
 
 
 def _take_url(text: str, at: Place, plan: Plan) -> None:
-    file = text.split("#", maxsplit=1)[0].split("?", maxsplit=1)[0].rpartition("/")[2]
     try:
-        name, version, _, _ = parse_wheel_filename(file)
+        name, version, _, _ = parse_wheel_filename(_file_of(text))
     except InvalidWheelFilename:
         plan.notes.append(f"{_redact(text)}: a URL; what it installs is not known")
         return
     plan.packages.append(Planned(name, str(version), _redact(text), at))
 
 
+def _file_of(url: str) -> str:
+    """Return the name of the file that a URL leads to; the `+` of a local version is written `%2B` there."""
+    return unquote(url.split("#", maxsplit=1)[0].split("?", maxsplit=1)[0].rpartition("/")[2])
+
+
 def _wheel_version(url: str) -> str | None:
     try:
-        return str(parse_wheel_filename(url.split("#", maxsplit=1)[0].rpartition("/")[2])[1])
+        return str(parse_wheel_filename(_file_of(url))[1])
     except InvalidWheelFilename:
         return None
 

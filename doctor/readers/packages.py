@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -69,20 +69,20 @@ class InstalledDistribution:
     @cached_property
     def listed_modules(self) -> frozenset[str]:
         """The modules of the chain below which RECORD lists files. The content of the many without any is not kept."""
-        content = self._record or b""
+        content = _plainly(self._record or b"")
         # One look tells that there is none, as with nearly all distributions.
         modules = CHAIN_MODULES if content.startswith(_CHAIN_FOLDERS) or _CHAIN_FILE.search(content) else ()
         found = frozenset(module for module in modules if _has_file_of(module, content))
         if not found and self.name not in CHAIN_DISTRIBUTIONS:
-            if not content.isascii():
-                self._text("RECORD", content)
+            if self._record and not self._record.isascii():
+                self._text("RECORD", self._record)
             del self._record
         return found
 
     def rows_under(self, folder: str) -> tuple[RecordRow, ...]:
         """Return what RECORD lists below a top-level folder. Only those lines are parsed: torch has 12,000."""
         # A newline is found far faster than `^` is.
-        lines = re.findall(rf"\n(\"?{re.escape(folder)}/[^\n]*)", f"\n{self.record_text or ''}")
+        lines = re.findall(rf"\n(\"?{re.escape(folder)}[/\\\\][^\n]*)", f"\n{self.record_text or ''}")
         return tuple(_parse_record(lines))
 
     @property
@@ -104,6 +104,11 @@ class InstalledDistribution:
         content = self._read("METADATA") or self._read("PKG-INFO") or b""
         end = _HEADER_END.search(content)
         return self._text("METADATA", content[: end.start()] if end else content)
+
+    def note_absent_metadata(self) -> None:
+        """Note a folder of metadata without its main file, as an uninstall that broke off leaves it."""
+        if not self.metadata_header and self.folder.is_dir():
+            self._note("METADATA", "absent or empty")
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
@@ -200,6 +205,13 @@ class InstalledDistribution:
             self.unread.append(note)
 
 
+def _plainly(record: bytes) -> bytes:
+    """Return a RECORD in which a name may stand in quotes, or with the slashes of Windows, as nearly all are."""
+    if b'"' in record or b"\\" in record:
+        return record.replace(b'"', b"").replace(b"\\", b"/")
+    return record
+
+
 def _has_file_of(module: str, record: bytes) -> bool:
     folder = f"{module}/".encode()
     return record.startswith(folder) or b"\n" + folder in record
@@ -239,6 +251,33 @@ def find_distributions(search_path: Iterable[Path]) -> tuple[list[InstalledDistr
     return found, unread
 
 
+def true_first(
+    distributions: Iterable[InstalledDistribution], versions: Mapping[str, str]
+) -> list[InstalledDistribution]:
+    """Put what an older installation left of its metadata behind the metadata of the files that are there.
+
+    Args:
+        distributions: those of a search path.
+        versions: what the files of a package call their version, by the package's name. Where they do not tell, the
+            RECORD that was written last counts.
+    """
+    by_place: dict[tuple[Path, str], list[InstalledDistribution]] = {}
+    for item in distributions:
+        by_place.setdefault((item.site, item.name), []).append(item)
+
+    def is_left_over(item: InstalledDistribution) -> bool:
+        return item.name in versions and _public(item.version) != _public(versions[item.name])
+
+    for items in by_place.values():
+        if len(items) > 1:
+            items.sort(key=lambda item: (is_left_over(item), -(item.installed_at or 0)))
+    return [item for items in by_place.values() for item in items]
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
 def top_level_modules(search_path: Iterable[Path]) -> frozenset[str]:
     """Return the names that `import` finds at the top of a search path."""
     names = set[str]()
@@ -276,9 +315,12 @@ def describe(item: InstalledDistribution) -> Distribution:
     """Return the facts of one distribution; those of the chain in full."""
     if item.name not in CHAIN_DISTRIBUTIONS:
         return Distribution(item.name, item.version, item.metadata_path)
-    # Only files inside site-packages: scripts and data files are allowed to be elsewhere.
+    # Only files inside site-packages: scripts and data files are allowed to be elsewhere. A name that could not be
+    # decoded cannot be looked for.
     files = [name for name in item.shallow_names if not name.startswith(("/", "..")) and not name.endswith(".pyc")]
+    files = [name for name in files if "\N{REPLACEMENT CHARACTER}" not in name]
     missing = [name for name in files if not item.has_file(name)]
+    item.note_absent_metadata()
     return Distribution(
         name=item.name,
         version=item.version or _version_in(item),
@@ -301,6 +343,14 @@ def _version_in(item: InstalledDistribution) -> str:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
+    except OSError:
+        return False
+
+
+def is_leftover_folder(path: Path) -> bool:
+    """Tell whether a module's folder has nothing that makes it a package; False when it cannot be looked into."""
+    try:
+        return not any(name.startswith("__init__.") for name in os.listdir(path))  # noqa: PTH208 - names are enough
     except OSError:
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -124,7 +125,7 @@ def _with_implied_torch(plan: Plan, platform: Platform) -> Sequence[Planned]:
     if npu is None or npu.version is None or any(item.name == "torch" for item in packages):
         return packages
     release = versions.lookup("torch-npu", npu.version)
-    for requirement in requirements(release.requires.get(platform.architecture, ()) if release else ()):
+    for requirement in requirements(release.requires_on(platform.architecture) if release else ()):
         if requirement.name == "torch":
             pins = [item.version.removesuffix(".*") for item in requirement.specifier if item.operator == "=="]
             if pins:
@@ -137,10 +138,18 @@ def _distribution(item: Planned, source: str, release: versions.Release | None, 
         name=item.name,
         version=item.version or "",
         metadata_path=source,
-        requires=release.requires.get(platform.architecture, ()) if release else (),
+        requires=tuple(_requires(item, release, platform)) if release else (),
         tags=tuple(sorted(_best_tags(release, platform))) if release else (),
         pinned_at=item.at,
     )
+
+
+def _requires(item: Planned, release: versions.Release, platform: Platform) -> Iterator[str]:
+    """Yield what the planned build asks for. Triton and NVIDIA's libraries are asked for by builds for GPUs alone."""
+    is_for_cpu = (item.version or "").partition("+")[2] == "cpu"
+    for line in release.requires_on(platform.architecture):
+        if not is_for_cpu or not re.match(r"(?:triton|nvidia|cuda)\b", line):
+            yield line
 
 
 def _best_tags(release: versions.Release, platform: Platform) -> set[str]:

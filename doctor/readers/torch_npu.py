@@ -47,8 +47,10 @@ SKIPPED = frozenset(
     )
 )
 _OWN_MODULES = ("torch", "torch_npu", "triton")
-#: Dots, module and names of `from ... import`, or the module of `import`.
-_IMPORT = re.compile(r"[ \t]*(?:from (\.*)([\w.]*) import\b([ \t]*\([^)]*|[^\n]*)|import ([\w.]+))")
+#: Dots, module and names of `from ... import`, or the modules of `import`.
+_IMPORT = re.compile(
+    r"[ \t]*(?:from (\.*)([\w.]*) import\b([ \t]*\([^)]*|(?:\\\n|[^\n])*)|import ([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*))"
+)
 _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 
 
@@ -158,7 +160,10 @@ def _importers(texts: Mapping[str, str], name: str) -> Iterator[tuple[str, int]]
 
 def _import_at(text: str, position: int) -> re.Match[str] | None:
     """Return the import statement in which a word stands, None where it stands in none."""
-    if written := _IMPORT.match(text, text.rfind("\n", 0, position) + 1):
+    start = text.rfind("\n", 0, position) + 1
+    while text.endswith("\\\n", 0, start):
+        start = text.rfind("\n", 0, start - 1) + 1
+    if written := _IMPORT.match(text, start):
         return written
     opened = text.rfind("import (", 0, position)
     if opened == -1 or text.find(")", opened, position) != -1:
@@ -169,7 +174,7 @@ def _import_at(text: str, position: int) -> re.Match[str] | None:
 def _imported(written: re.Match[str], importer: str) -> Iterator[str]:
     """Yield the dotted names that an import statement in the file `importer` takes in, modules or not."""
     if written[4]:
-        yield written[4]
+        yield from re.findall(r"[\w.]+", written[4])
         return
     package = importer.split("/")[:-1]
     base = package[: len(package) + 1 - len(written[1])] if written[1] else []

@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, NormalizedName, parse_wheel_fi
 from packaging.version import Version
 
 from flexdoctor.facts import Place, Unread
-from flexdoctor.readers.packages import InstalledDistribution, RecordRow
+from flexdoctor.readers.packages import CHAIN_DISTRIBUTIONS, InstalledDistribution, RecordRow
 from flexdoctor.readers.trees import MAX_SOURCE_BYTES, fold_home, source_text
 
 
@@ -171,20 +171,26 @@ def choose_wheels(
 ) -> tuple[list[WheelDistribution], list[str]]:
     """Pick one wheel a distribution: the newest that the platform can install, as an installer would.
 
+    Of the chain's packages that have wheels for other platforms alone, the newest of those is taken: its tags tell that
+    it does not fit, which is another fault than a package that is not there.
+
     Returns the chosen wheels and notes on what was passed over.
     """
     chosen: dict[str, WheelDistribution] = {}
+    others: dict[str, WheelDistribution] = {}
     notes: list[str] = []
     for wheel in sorted(wheels, key=lambda item: Version(item.version)):
         name = PurePosixPath(wheel.tree.path).name
         if not fits_platform(wheel.wheel_tags, python, architecture):
             notes.append(f"{name}: not for Python {python or '?'} on {architecture or '?'}")
+            if wheel.name in CHAIN_DISTRIBUTIONS:
+                others[wheel.name] = wheel
             continue
         previous = chosen.get(wheel.name)
         if previous and previous.version != wheel.version:
             notes.append(f"{previous.tree.path.name}: passed over for {wheel.version}")
         chosen[wheel.name] = wheel
-    return list(chosen.values()), notes
+    return list({**others, **chosen}.values()), notes
 
 
 def fits_platform(tags: Iterable[Tag], python: str | None, architecture: str | None) -> bool:

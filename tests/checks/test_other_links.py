@@ -133,7 +133,7 @@ FAULTS = [
     (packages.CHECK, with_packages(dist("torchvision", "0.21.0", "torch==2.6.0")), "warn FD119 pass None"),
     (
         packages.CHECK,
-        with_packages(unread=(Unread("/s/torch-2.13.0.dist-info/RECORD", "no"),)),
+        with_packages(unread=(Unread("/env/lib/python3.11/site-packages/torch-2.13.0.dist-info/RECORD", "no"),)),
         "unknown FD110 pass None",
     ),
     (

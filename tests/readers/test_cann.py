@@ -297,6 +297,11 @@ def test_triton_ascend_by_the_rows_of_any_table(tmp_path: Path, triton: str, can
     assert found == ([code] if code else [])
 
 
+def test_the_triton_ascend_to_move_to_is_a_release_where_there_is_one(tmp_path: Path) -> None:
+    report = trees.machine(tmp_path / "root", trees.Toolkit("8.5.0"), triton="3.2.2").report()
+    assert "triton-ascend==3.2.0 " in trees.finding(report, "FD143").remedy.en
+
+
 def test_contradicting_rows_are_both_kept_and_either_fits(tmp_path: Path) -> None:
     for number, cann in enumerate(("8.3.RC1", "9.0.0")):
         machine = trees.machine(tmp_path / str(number), trees.Toolkit(cann), npu="2.7.1", torch="2.7.1")

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cann_trees as trees
 import pytest
 
+from flexdoctor.chain import diagnose
+from flexdoctor.checks import CHAIN
 from flexdoctor.readers import interpreter
+from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.readers.interpreter import TargetError, default_target, elf_architecture, read_environment
 
 
@@ -149,3 +153,14 @@ def test_architecture_is_read_from_the_executable(tmp_path: Path, machine: int, 
     assert elf_architecture(tmp_path / "python") == expected
     assert elf_architecture(tmp_path / "absent") is None
     assert interpreter.CHILD_TIME_LIMIT > 0
+
+
+@pytest.mark.parametrize(("machine", "codes"), [(183, []), (62, ["FD102", "FD102"])])
+def test_an_image_tells_its_architecture_by_its_python(tmp_path: Path, machine: int, codes: list[str]) -> None:
+    site = trees.lay_site(tmp_path)
+    real = tmp_path / "opt/python/bin/python3.11"
+    real.parent.mkdir(parents=True)
+    real.write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little"))
+    trees.link(tmp_path, "/usr/local/bin/python3.11", "/opt/python/bin/python3.11")
+    report = diagnose(read_site_packages(site, tmp_path), CHAIN)
+    assert [item.code for item in report.findings if item.code == "FD102"] == codes

@@ -76,11 +76,20 @@ def test_encodings_and_line_ends(encoding: str, newline: str) -> None:
 
 def test_pip_freeze_and_pip_list() -> None:
     freeze = "attrs==24.2.0\ntorch @ file:///build/torch-2.7.1%2Bcpu-cp311-cp311-linux_x86_64.whl\ntorch-npu==2.7.1\n"
-    assert pins(freeze)["torch-npu"] == "2.7.1"
+    assert pins(freeze) == {"attrs": "24.2.0", "torch": "2.7.1+cpu", "torch-npu": "2.7.1"}
+    url = "https://host/torch-2.7.1%2Bcpu-cp311-cp311-linux_x86_64.whl?x=1#sha256=a"
+    assert pins(f"{url}\n") == {"torch": "2.7.1+cpu"}
+    assert pins(f"torch @ {url}\n") == {"torch": "2.7.1+cpu"}
     listing = (
         "Package         Version\n--------------- -----------\ntorch           2.7.1+cpu\ntorch_npu 2.7.1 /editable\n"
     )
     assert pins(listing) == {"torch": "2.7.1+cpu", "torch-npu": "2.7.1"}
+
+
+def test_an_editable_install_is_called_what_the_comment_of_pip_calls_it() -> None:
+    comment = "# Editable install with no version control (torch-npu==2.7.1)"
+    assert pins(f"torch==2.7.1\n{comment}\n-e /src/pytorch\n") == {"torch": "2.7.1", "torch-npu": None}
+    assert pins(f"torch==2.7.1\n{comment}\n\n-e /src/pytorch\n") == {"torch": "2.7.1"}
 
 
 def test_pylock() -> None:

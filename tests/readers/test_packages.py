@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flexdoctor.chain import diagnose
+from flexdoctor.checks import CHAIN
 from flexdoctor.facts import Facts
 from flexdoctor.readers.environment import read_site_packages
 from flexdoctor.readers.packages import find_distributions, find_shadows
@@ -118,7 +120,71 @@ def test_editable_installs(site: Path, text: str, editable: bool) -> None:
 def test_two_sets_of_metadata(site: Path) -> None:
     builders.install_healthy(site)
     builders.install(site, "torch", "2.12.0")
-    assert [item.version for item in read(site).packages.distributions if item.name == "torch"] == ["2.12.0", "2.13.0"]
+    assert [item.version for item in read(site).packages.distributions if item.name == "torch"] == ["2.13.0", "2.12.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("torch", "2.12.0"), ("torch-npu", "2.12.0"), ("triton-ascend", "3.2.0")]
+)
+def test_metadata_that_an_older_installation_left_does_not_stand_for_the_files(
+    site: Path, name: str, version: str
+) -> None:
+    builders.install_healthy(site)
+    left = builders.install(site, name, version, requires=["torch==2.12.0"])
+    (left / "RECORD").write_text(f"{name.replace('-', '_')}/gone.py,,\n")
+    os.utime(left / "RECORD", (1, 1))
+    report = diagnose(read(site), CHAIN)
+    assert [item.code for item in report.findings if item.status in ("fail", "unknown")] == []
+    assert "FD118" in [item.code for item in report.findings if item.status == "warn"]
+
+
+@pytest.mark.parametrize(("module", "code"), [("torch", "FD111"), ("torch_npu", "FD112")])
+def test_a_folder_that_an_uninstall_left_is_no_package(site: Path, module: str, code: str) -> None:
+    builders.install_healthy(site)
+    for info in site.glob(f"{module}-*.dist-info"):
+        shutil.rmtree(info)
+    shutil.rmtree(site / module)
+    (site / module / "lib").mkdir(parents=True)
+    root_cause = diagnose(read(site), CHAIN).root_cause
+    assert root_cause is not None
+    assert root_cause.code == code
+
+
+def test_metadata_without_its_main_file_leaves_open_whether_torch_fits(site: Path) -> None:
+    builders.install_healthy(site)
+    (info,) = site.glob("torch_npu-*.dist-info")
+    for file in info.iterdir():
+        file.unlink()
+    (finding,) = [item for item in diagnose(read(site), CHAIN).findings if item.code == "FD110"]
+    assert finding.status == "unknown"
+    info.rename(site / "torch_npu-2.12.0.dist-info")
+    builders.install(site, "torch-npu", "2.13.0", requires=["torch==2.13.0"])
+    assert "FD110" not in [item.code for item in diagnose(read(site), CHAIN).findings]
+
+
+@pytest.mark.parametrize(
+    "rewrite",
+    [
+        pytest.param(lambda line: line.replace("/", "\\"), id="slashes of Windows"),
+        pytest.param(lambda line: '"{}",{}'.format(*line.split(",", 1)), id="names in quotes"),
+        pytest.param(lambda line: f"{line}\r", id="line ends of Windows"),
+    ],
+)
+def test_record_may_be_spelled_otherwise(site: Path, rewrite: Callable[[str], str]) -> None:
+    builders.install_healthy(site)
+    for record in site.glob("*.dist-info/RECORD"):
+        record.write_bytes("\n".join(map(rewrite, record.read_text().splitlines())).encode())
+    report = diagnose(read(site), CHAIN)
+    assert [item.code for item in report.findings if item.status in ("fail", "unknown")] == []
+
+
+def test_a_name_that_cannot_be_decoded_is_not_called_missing(site: Path) -> None:
+    builders.install_healthy(site)
+    (record,) = site.glob("torch-*.dist-info/RECORD")
+    record.write_bytes(record.read_bytes() + b"torch/caf\xe9.py,,\n")
+    torch = read(site).packages.find("torch")
+    assert torch is not None
+    assert torch.missing_count == 0
 
 
 def test_what_pip_is_about_to_delete_is_not_a_distribution(site: Path) -> None:

@@ -38,6 +38,7 @@ def test_a_set_of_the_stacks_is_healthy() -> None:
     [
         (("torch==2.13.0", "torch-npu==2.99.0"), "FD161", "2.14.0"),
         (("torch==2.99.0", "torch-npu==2.13.0"), "FD161", "2.15.0"),
+        (("torch==2.7.1", "torch-npu==2.7.1.dev20250724"), "FD161", "release is 2.7.1"),
         (("torch==2.13.0", "torch-npu"), "FD161", "not pinned"),
         (("torch==2.13.0", "torch-npu==2.13.0", "triton-ascend==3.2.9"), "FD251", "3.2.2"),
         (("torch==2.13.0", "torch-npu==2.13.0", "triton-ascend>=3"), "FD251", "not pinned"),
@@ -52,9 +53,32 @@ def test_what_is_not_known_is_unknown_and_names_the_nearest(pins: tuple[str, ...
     assert report.verdict == "unknown"
 
 
+def test_only_what_is_not_pinned_is_to_be_pinned() -> None:
+    remedies = {
+        pin: item.remedy.en
+        for pin in ("torch-npu", "torch-npu==2.99.0")
+        for item in judge("torch==2.13.0", pin).findings
+        if item.code == "FD161"
+    }
+    assert [pin for pin, remedy in remedies.items() if "pin it" in remedy] == ["torch-npu"]
+    assert all("--python" in remedy for remedy in remedies.values())
+
+
 def test_torch_is_implied_by_the_pin_of_torch_npu() -> None:
     report = judge("torch-npu==2.13.0", "triton-ascend==3.2.2")
     assert codes(report, "fail", "unknown") == []
+
+
+def test_what_torch_asks_for_on_an_architecture_whose_wheel_was_not_read_is_that_of_another() -> None:
+    pins = ("torch==2.13.0+cpu", "torch-npu==2.13.0", "triton-ascend==3.2.2")
+    report = judge(*pins, platform=Platform("x86_64", "3.11", is_stated=True))
+    assert codes(report, "fail", "unknown") == []
+
+
+def test_a_build_for_the_cpu_does_not_ask_for_triton() -> None:
+    pins = ("torch-npu==2.13.0", "triton-ascend==3.2.2")
+    assert "FD253" in codes(judge("torch==2.13.0", *pins), "warn")
+    assert "FD253" not in codes(judge("torch==2.13.0+cpu", *pins), "warn")
 
 
 def test_upstream_triton_that_torch_will_bring_is_a_warning_until_the_list_is_complete() -> None:

@@ -70,6 +70,14 @@ def test_the_newest_wheel_that_fits_is_chosen_and_the_others_are_named(house: Pa
     assert any(note.startswith("nonsense.whl: not the name") for note in packages.notes)
 
 
+@pytest.mark.parametrize("platform", [Platform(python="3.12"), Platform(architecture="x86_64")])
+def test_wheels_for_other_platforms_alone_are_another_fault_than_no_wheels(house: Path, platform: Platform) -> None:
+    cause = diagnose(read_wheelhouse(house, platform), CHAIN).root_cause
+    assert cause is not None
+    assert (cause.code, "wheel" in cause.remedy.en) == ("FD162", True)
+    assert "torch 2.13.0" in cause.title.en
+
+
 @pytest.mark.parametrize("kept", [0, 10, 400])
 def test_a_truncated_wheel_is_noted(house: Path, kept: int) -> None:
     path = house / "torch-2.13.0-cp311-cp311-manylinux_2_28_aarch64.whl"
