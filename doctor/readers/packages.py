@@ -50,12 +50,13 @@ class InstalledDistribution:
         self.version = version
         self.site = site
         self.folder = folder
+        self._path = str(folder)
         self.unread: list[Unread] = []
 
     @property
     def metadata_path(self) -> str:
         """Where the metadata lies, home folded."""
-        return fold_home(self.folder)
+        return fold_home(self._path)
 
     @cached_property
     def _record(self) -> bytes | None:
@@ -185,7 +186,7 @@ class InstalledDistribution:
 
     def _read(self, name: str) -> bytes | None:
         try:
-            return read_regular(f"{self.folder}/{name}", _MAX_METADATA_BYTES)
+            return read_regular(f"{self._path}/{name}", _MAX_METADATA_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -200,7 +201,7 @@ class InstalledDistribution:
             return content.decode(errors="replace")
 
     def _note(self, name: str, reason: str) -> None:
-        note = Unread(fold_home(f"{self.folder}/{name}"), reason)
+        note = Unread(fold_home(f"{self._path}/{name}"), reason)
         if note not in self.unread:
             self.unread.append(note)
 

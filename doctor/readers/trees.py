@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import functools
 import os
 import stat
 from collections.abc import Iterator
@@ -18,10 +19,16 @@ MAX_SOURCE_BYTES = 16 * 1024 * 1024
 
 def fold_home(path: str | Path) -> str:
     """Return `path` with the home folder written as `~`, so that a report does not carry a user name."""
-    text, home = str(path), os.path.expanduser("~")  # noqa: PTH111 - asked of every distribution
+    text, home = str(path), _home(os.environ.get("HOME"))
     if home not in ("~", "/") and (text == home or text.startswith(home + os.sep)):
         return "~" + text[len(home) :]
     return text
+
+
+@functools.lru_cache(maxsize=1)
+def _home(_: str | None) -> str:
+    """Return the home folder, which hangs on the variable alone and is asked for with every distribution."""
+    return os.path.expanduser("~")  # noqa: PTH111 - a user without a home has no error
 
 
 def read_regular(path: str, limit: int) -> bytes:
@@ -39,7 +46,8 @@ def read_regular(path: str, limit: int) -> bytes:
         if status.st_size > limit:
             raise OSError(errno.EFBIG, f"{status.st_size} bytes, more than such a file can have")
         content = os.read(descriptor, status.st_size + 1)
-        while more := os.read(descriptor, 1 << 16):
+        # What ends where it said was asked for one byte more, so that this is all of it.
+        while len(content) != status.st_size and (more := os.read(descriptor, 1 << 16)):
             content += more
         return content
     finally:
