@@ -51,6 +51,8 @@ _OWN_MODULES = ("torch", "torch_npu", "triton")
 _IMPORT = re.compile(
     r"[ \t]*(?:from (\.*)([\w.]*) import\b([ \t]*\([^)]*|(?:\\\n|[^\n])*)|import ([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*))"
 )
+#: Characters from the bracket of an import to its last name: further back nobody looks, however often a word stands.
+_LONGEST_IMPORT = 4096
 _OTHER_BACKENDS = re.compile(r"mlir|dvm|ascendc|experimental|aoti")
 
 
@@ -165,7 +167,7 @@ def _import_at(text: str, position: int) -> re.Match[str] | None:
         start = text.rfind("\n", 0, start - 1) + 1
     if written := _IMPORT.match(text, start):
         return written
-    opened = text.rfind("import (", 0, position)
+    opened = text.rfind("import (", max(position - _LONGEST_IMPORT, 0), position)
     if opened == -1 or text.find(")", opened, position) != -1:
         return None
     return _IMPORT.match(text, text.rfind("\n", 0, opened) + 1)
